@@ -1,0 +1,431 @@
+// The matcher. tamis.matcher.Matcher derives from _core.Matcher and adds the forms of input.
+#include "tamis/matcher.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.hpp"
+#include "common/simd.hpp"
+#include "encode/arrow_abi.h"
+#include "events.hpp"
+
+namespace tamis {
+namespace {
+
+template <typename T>
+using Array = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+
+// A NumPy array that owns the vector's memory.
+template <typename T>
+Array<T> to_numpy(std::vector<T> items) {
+  auto* owned = new std::vector<T>(std::move(items));
+  const nb::capsule owner(owned,
+                          [](void* held) noexcept { delete static_cast<std::vector<T>*>(held); });
+  return Array<T>(owned->data(), {owned->size()}, owner);
+}
+
+IdView to_id(nb::handle object, const char* what) {
+  PyObject* value = object.ptr();
+  if (PyUnicode_Check(value)) return IdView::of(utf8_of<ArgumentError>(value, what));
+  if (PyLong_Check(value) && !PyBool_Check(value)) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow == 0) return IdView::of(static_cast<std::int64_t>(number));
+    throw ArgumentError(std::string(what) + " must be an integer of 64 bits, not a larger one");
+  }
+  throw ArgumentTypeError(std::string(what) + " must be an int or a str, not " +
+                          nb::cast<std::string>(nb::repr(object)));
+}
+
+nb::object to_python(const IdView& id) {
+  if (id.type == IdType::integer) return nb::int_(id.integer);
+  return nb::str(id.string.data(), id.string.size());
+}
+
+Output to_output(const std::string& name) {
+  if (name == "ids") return Output::ids;
+  if (name == "bitset") return Output::bitset;
+  if (name == "count") return Output::count;
+  throw ArgumentError("output must be 'ids', 'bitset' or 'count', not '" + name + "'");
+}
+
+Deliver to_deliver(const std::string& name) {
+  if (name == "subscriptions") return Deliver::subscriptions;
+  if (name == "subscribers") return Deliver::subscribers;
+  throw ArgumentError("deliver must be 'subscriptions' or 'subscribers', not '" + name + "'");
+}
+
+nb::object row_error(const RowError& error, std::string_view text) {
+  if (error.offset) return make_language_error(error.reason, text, *error.offset);
+  return nb::module_::import_("tamis.errors").attr("ArgumentTypeError")(error.reason.c_str());
+}
+
+void subscribe_one(Matcher& matcher, nb::handle id, const nb::str& predicate,
+                   nb::handle subscriber) {
+  NewSubscription row;
+  row.id = to_id(id, "id");
+  row.predicate = utf8_of<ArgumentError>(predicate.ptr(), "a predicate");
+  if (!subscriber.is_none()) row.subscriber = to_id(subscriber, "subscriber");
+  std::vector<RowError> errors;
+  {
+    const nb::gil_scoped_release released;
+    errors = matcher.subscribe({&row, 1});
+  }
+  if (errors.empty()) return;
+  const nb::object error = row_error(errors[0], row.predicate);
+  PyErr_SetObject(error.type().ptr(), error.ptr());
+  throw nb::python_error();
+}
+
+// A column of ids (int64 or large strings) or of texts, as Python hands it over: without nulls.
+class Column {
+ public:
+  Column(const ArrowArray& array, const ArrowSchema& schema)
+      : offset_(static_cast<std::size_t>(array.offset)), is_integer_(schema.format[0] == 'l') {
+    if (is_integer_) {
+      integers_ = static_cast<const std::int64_t*>(array.buffers[1]);
+    } else {
+      ends_ = static_cast<const std::int64_t*>(array.buffers[1]);
+      bytes_ = static_cast<const char*>(array.buffers[2]);
+    }
+  }
+  IdView id(std::size_t row) const {
+    return is_integer_ ? IdView::of(integers_[offset_ + row]) : IdView::of(text(row));
+  }
+  std::string_view text(std::size_t row) const {
+    const std::int64_t begin = ends_[offset_ + row];
+    return {bytes_ + begin, static_cast<std::size_t>(ends_[offset_ + row + 1] - begin)};
+  }
+
+ private:
+  std::size_t offset_;
+  bool is_integer_;
+  const std::int64_t* integers_ = nullptr;
+  const std::int64_t* ends_ = nullptr;
+  const char* bytes_ = nullptr;
+};
+
+// (row, error) of the first bad rows; empty: everything was taken.
+nb::list subscribe_arrow(Matcher& matcher, const nb::capsule& schema_capsule,
+                         const nb::capsule& array_capsule) {
+  const auto* schema =
+      static_cast<const ArrowSchema*>(PyCapsule_GetPointer(schema_capsule.ptr(), "arrow_schema"));
+  const auto* array =
+      static_cast<const ArrowArray*>(PyCapsule_GetPointer(array_capsule.ptr(), "arrow_array"));
+  if (schema == nullptr || array == nullptr) throw nb::python_error();
+  std::vector<NewSubscription> rows(static_cast<std::size_t>(array->length));
+  std::vector<RowError> errors;
+  {
+    const nb::gil_scoped_release released;
+    const Column ids(*array->children[0], *schema->children[0]);
+    const Column predicates(*array->children[1], *schema->children[1]);
+    std::optional<Column> subscribers;
+    if (array->n_children > 2) subscribers.emplace(*array->children[2], *schema->children[2]);
+    const auto first = static_cast<std::size_t>(array->offset);
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      rows[row].id = ids.id(first + row);
+      rows[row].predicate = predicates.text(first + row);
+      if (subscribers) rows[row].subscriber = subscribers->id(first + row);
+    }
+    errors = matcher.subscribe(rows);
+  }
+  nb::list all;
+  for (const RowError& error : errors) {
+    all.append(nb::make_tuple(error.row, row_error(error, rows[error.row].predicate)));
+  }
+  return all;
+}
+
+View view_of(Matcher& matcher) {
+  const nb::gil_scoped_release released;
+  return matcher.view();
+}
+
+nb::list match_one(Matcher& matcher, nb::handle event, nb::handle at, const std::string& deliver) {
+  EventBatch batch;
+  const View view = view_of(matcher);
+  batch.n_known = view.names().size();
+  encode_dict(event, view.names(), batch);
+  if (const auto position = to_position(at)) {
+    batch.add_position(position->first, position->second);
+  }
+  batch.end_event();
+  MatchOptions options;
+  options.deliver = to_deliver(deliver);
+  MatchResult result;
+  {
+    const nb::gil_scoped_release released;
+    result = matcher.match(view, batch, options);
+  }
+  nb::list ids;
+  for (const std::uint32_t target : result.targets) ids.append(to_python(result.id(target)));
+  return ids;
+}
+
+// Ids of targets as Arrow buffers: (None, int64 values), or (int64 ends, bytes).
+nb::object id_buffers(const MatchResult& result, std::span<const std::uint32_t> targets) {
+  const bool is_string = result.id_type() == IdType::string;
+  std::vector<std::int64_t> numbers;
+  std::vector<std::uint8_t> bytes;
+  {
+    const nb::gil_scoped_release released;
+    numbers.reserve(targets.size() + 1);
+    if (is_string) {
+      numbers.push_back(0);
+      for (const std::uint32_t target : targets) {
+        const std::string_view text = result.id(target).string;
+        bytes.insert(bytes.end(), text.begin(), text.end());
+        numbers.push_back(static_cast<std::int64_t>(bytes.size()));
+      }
+    } else {
+      for (const std::uint32_t target : targets) numbers.push_back(result.id(target).integer);
+    }
+  }
+  if (is_string) return nb::make_tuple(to_numpy(std::move(numbers)), to_numpy(std::move(bytes)));
+  return nb::make_tuple(nb::none(), to_numpy(std::move(numbers)));
+}
+
+std::span<const std::uint64_t> row_of(const MatchResult& result, std::size_t event) {
+  return {result.bits.data() + event * result.words_per_event, result.words_per_event};
+}
+
+// The targets of one event, of ids and bitset outputs.
+std::vector<std::uint32_t> targets_of(const MatchResult& result, std::size_t event) {
+  if (event >= result.n_events) {
+    throw ArgumentError("event must be below " + std::to_string(result.n_events) + ", not " +
+                        std::to_string(event));
+  }
+  if (result.output == Output::ids) {
+    return {result.targets.begin() + result.offsets[event],
+            result.targets.begin() + result.offsets[event + 1]};
+  }
+  if (result.output == Output::count) throw ArgumentError("output 'count' keeps no ids");
+  const std::span<const std::uint64_t> row = row_of(result, event);
+  std::vector<std::uint32_t> targets(simd().popcount(row.data(), row.size()));
+  simd().bits_to_indices(row.data(), row.size(), targets.data());
+  return targets;
+}
+
+nb::dict to_dict(const Counters& counters) {
+  nb::dict all;
+  all["filters"] = counters.filters;
+  all["constraints"] = counters.constraints;
+  all["candidates"] = counters.candidates;
+  all["cells"] = counters.cells;
+  all["nodes"] = counters.nodes;
+  all["bits"] = counters.bits;
+  return all;
+}
+
+void bind_result(nb::module_& module) {
+  nb::class_<MatchResult>(module, "MatchResult")
+      .def_ro("n_events", &MatchResult::n_events)
+      .def_ro("n_targets", &MatchResult::n_targets)
+      .def_prop_ro("counters", [](const MatchResult& result) { return to_dict(result.counters); })
+      .def("offsets", [](const MatchResult& result) { return to_numpy(result.offsets); })
+      .def("id_buffers",
+           [](const MatchResult& result) { return id_buffers(result, result.targets); })
+      .def("id_buffers_of",
+           [](const MatchResult& result, std::size_t event) {
+             return id_buffers(result, targets_of(result, event));
+           })
+      .def("domain_buffers",
+           [](const MatchResult& result) {
+             std::vector<std::uint32_t> all(result.n_targets);
+             for (std::uint32_t target = 0; target < all.size(); ++target) all[target] = target;
+             return id_buffers(result, all);
+           })
+      .def("bits",
+           [](nb::object self) {
+             auto& result = nb::cast<MatchResult&>(self);
+             return nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>>(
+                 result.bits.data(), {result.n_events, result.words_per_event}, self);
+           })
+      .def("counts", [](const MatchResult& result) {
+        std::vector<std::int64_t> counts = result.counts;
+        if (result.output == Output::ids) {
+          for (std::size_t event = 0; event < result.n_events; ++event) {
+            counts.push_back(result.offsets[event + 1] - result.offsets[event]);
+          }
+        } else if (result.output == Output::bitset) {
+          for (std::size_t event = 0; event < result.n_events; ++event) {
+            const std::span<const std::uint64_t> row = row_of(result, event);
+            counts.push_back(static_cast<std::int64_t>(simd().popcount(row.data(), row.size())));
+          }
+        }
+        return to_numpy(std::move(counts));
+      });
+}
+
+nb::dict to_dict(const MatcherStats& stats) {
+  nb::dict all;
+  all["n_subscriptions"] = stats.n_subscriptions;
+  all["n_subscribers"] = stats.n_subscribers;
+  all["n_attributes"] = stats.n_attributes;
+  all["n_pending_filters"] = stats.n_pending_filters;
+  all["n_dead"] = stats.n_dead;
+  all["n_store_bytes"] = stats.n_store_bytes;
+  nb::list segments;
+  for (const SegmentStats& each : stats.segments) {
+    nb::dict segment;
+    segment["engine"] = each.engine.c_str();
+    segment["n_filters"] = each.n_filters;
+    segment["n_constraints"] = each.n_constraints;
+    segment["n_table_bytes"] = each.n_table_bytes;
+    segment["n_index_bytes"] = each.n_index_bytes;
+    segments.append(segment);
+  }
+  all["segments"] = segments;
+  return all;
+}
+
+nb::object encode_json(const Matcher&, const View& view, nb::handle data, nb::handle position,
+                       bool skip_bad_lines) {
+  Py_buffer buffer;
+  std::string_view text;
+  const bool is_str = PyUnicode_Check(data.ptr());
+  if (is_str) {
+    text = utf8_of<EventError>(data.ptr(), "JSON lines");
+  } else {
+    if (PyObject_GetBuffer(data.ptr(), &buffer, PyBUF_SIMPLE) != 0) {
+      PyErr_Clear();
+      throw ArgumentTypeError("JSON lines must be a str or bytes, not " +
+                              std::string(Py_TYPE(data.ptr())->tp_name));
+    }
+    text = {static_cast<const char*>(buffer.buf), static_cast<std::size_t>(buffer.len)};
+  }
+  const std::unique_ptr<Py_buffer, void (*)(Py_buffer*)> guard(
+      is_str ? nullptr : &buffer, [](Py_buffer* held) { PyBuffer_Release(held); });
+  JsonOptions options{to_position_names(position), skip_bad_lines};
+  JsonResult result;
+  {
+    const nb::gil_scoped_release released;
+    result = decode_json_lines(text, view.names(), options);
+  }
+  nb::list errors;
+  for (const LineError& error : result.errors) {
+    errors.append(nb::make_tuple(error.line, error.reason.c_str()));
+  }
+  std::vector<std::int64_t> lines(result.lines.begin(), result.lines.end());
+  return nb::make_tuple(std::make_shared<EventBatch>(std::move(result.events)),
+                        to_numpy(std::move(lines)), errors, result.n_errors);
+}
+
+}  // namespace
+
+void bind_matcher(nb::module_& module) {
+  bind_result(module);
+  nb::class_<View>(module, "View");
+  nb::class_<Matcher>(module, "Matcher")
+      .def(
+          "__init__",
+          [](Matcher* self, const std::string& engine, const std::string& space,
+             std::size_t threads, const std::map<std::string, double>& parameters) {
+            MatcherOptions options;
+            options.engine = engine;
+            if (space == "earth") {
+              options.space = Space::earth;
+            } else if (space != "plane") {
+              throw ArgumentError("space must be 'plane' or 'earth', not '" + space + "'");
+            }
+            options.n_threads = threads;
+            options.parameters = parameters;
+            new (self) Matcher(options);
+          },
+          nb::arg("engine"), nb::arg("space"), nb::arg("threads"), nb::arg("parameters"))
+      .def("subscribe", &subscribe_one, nb::arg("id"), nb::arg("predicate"), nb::kw_only(),
+           nb::arg("subscriber").none() = nb::none(),
+           "Adds a subscription, or replaces the one that has this id.")
+      .def("_subscribe_arrow", &subscribe_arrow)
+      .def(
+          "unsubscribe",
+          [](Matcher& matcher, nb::handle id) {
+            const IdView view = to_id(id, "id");
+            matcher.unsubscribe({&view, 1});
+          },
+          nb::arg("id"), "Removes a subscription; an unknown id is an UnknownIdError.")
+      .def(
+          "unsubscribe_many",
+          [](Matcher& matcher, const nb::iterable& ids) {
+            std::vector<nb::object> kept;
+            std::vector<IdView> views;
+            for (nb::handle id : ids) {
+              kept.push_back(nb::borrow(id));
+              views.push_back(to_id(id, "id"));
+            }
+            const nb::gil_scoped_release released;
+            matcher.unsubscribe(views);
+          },
+          nb::arg("ids"), "Removes subscriptions, all or none.")
+      .def("match", &match_one, nb::arg("event"), nb::kw_only(), nb::arg("at").none() = nb::none(),
+           nb::arg("deliver") = "subscriptions",
+           "The ids of the subscriptions (or subscribers) that the event satisfies, each once.")
+      .def(
+          "_match_batch",
+          [](Matcher& matcher, const EventBatch& events, const std::string& deliver,
+             const std::string& output) {
+            const MatchOptions options{to_output(output), to_deliver(deliver)};
+            const nb::gil_scoped_release released;
+            return matcher.match(matcher.view(), events, options);
+          },
+          nb::arg("events"), nb::arg("deliver"), nb::arg("output"))
+      .def("_view", &view_of, "The state with all changes so far.")
+      .def(
+          "_match_view",
+          [](Matcher& matcher, const View& view, const EventBatch& events,
+             const std::string& deliver, const std::string& output) {
+            const MatchOptions options{to_output(output), to_deliver(deliver)};
+            const nb::gil_scoped_release released;
+            return matcher.match(view, events, options);
+          },
+          nb::arg("view"), nb::arg("events"), nb::arg("deliver"), nb::arg("output"))
+      .def(
+          "_encode_dicts",
+          [](const Matcher&, const View& view, nb::handle events, nb::handle position) {
+            return encode_dicts(events, view.names(), to_position_names(position));
+          },
+          nb::arg("view"), nb::arg("events"), nb::arg("position").none())
+      .def(
+          "_encode_stream",
+          [](const Matcher&, const View& view, nb::handle capsule, nb::handle position) {
+            return encode_stream(capsule, view.names(), to_position_names(position));
+          },
+          nb::arg("view"), nb::arg("capsule"), nb::arg("position").none())
+      .def("_encode_json", &encode_json, nb::arg("view"), nb::arg("data"), nb::arg("position").none(),
+           nb::arg("skip_bad_lines"))
+      .def(
+          "flush",
+          [](Matcher& matcher) {
+            const nb::gil_scoped_release released;
+            matcher.flush();
+          },
+          "Waits until every change is indexed.")
+      .def("_stats", [](const Matcher& matcher) { return to_dict(matcher.stats()); })
+      .def("__len__", &Matcher::size)
+      .def("__contains__",
+           [](const Matcher& matcher, nb::handle id) {
+             try {
+               return matcher.contains(to_id(id, "id"));
+             } catch (const Error&) {  // what cannot be an id is not there
+               return false;
+             }
+           })
+      .def("__getitem__",
+           [](const Matcher& matcher, nb::handle id) { return matcher.predicate(to_id(id, "id")); })
+      .def("__iter__", [](const Matcher& matcher) -> nb::object {
+        nb::list all;
+        if (matcher.id_type() == IdType::integer) {
+          for (const std::int64_t id : matcher.integer_ids()) all.append(nb::int_(id));
+        } else {
+          for (const std::string& id : matcher.string_ids()) {
+            all.append(nb::str(id.data(), id.size()));
+          }
+        }
+        return nb::iter(all);
+      });
+}
+
+}  // namespace tamis

@@ -1,0 +1,80 @@
+// The interface of an engine: build an index of filters, match events against it.
+//
+// Live changes, deletions, ids, durability and fallbacks are the matcher's, written once.
+// docs/engines/add-an-engine.md says how to add one: one file, one line in registry.cpp, one page.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tamis/collector.hpp"
+#include "tamis/event_batch.hpp"
+#include "tamis/filter_table.hpp"
+
+namespace tamis {
+
+// Working memory of one thread on one index, reused between calls.
+class Scratch {
+ public:
+  virtual ~Scratch() = default;
+};
+
+class Index {
+ public:
+  virtual ~Index() = default;
+  virtual std::unique_ptr<Scratch> make_scratch() const = 0;
+  // Calls out.begin_event() for each event from `begin` to `end`, in order, and out.add() for every
+  // filter that matches it (it may leave out those that out.has()). Several threads may call this
+  // at once, each with its own scratch and collector.
+  virtual void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
+                     Collector& out) const = 0;
+  virtual std::size_t n_bytes() const = 0;  // without the filter table
+};
+
+using Parameters = std::map<std::string, double>;
+
+struct Parameter {
+  const char* name;
+  double preset;
+  double low, high;
+  const char* meaning;
+};
+
+// What an engine can index; the rest of a segment's filters goes to a fallback.
+enum Feature : std::uint32_t {
+  kNumbers = 1,
+  kStrings = 2,
+  kBooleans = 4,
+  kAbsence = 8,    // IS NULL, and sets that accept a missing value
+  kPatterns = 16,  // LIKE that is more than a prefix
+  kAreas = 32,
+  kResiduals = 64,
+  kEverything = 127
+};
+
+struct Engine {
+  const char* name;
+  const char* device;  // "cpu" or "cuda"
+  bool is_exact;
+  const char* description;
+  std::uint32_t features;  // of Feature
+  std::span<const Parameter> parameters;
+  std::string (*unavailable)();  // why not here; empty: available
+  std::unique_ptr<Index> (*build)(std::shared_ptr<const FilterTable>, const Parameters&);
+};
+
+// Every engine, in order of priority. One explicit table: self-registering statics vanish from
+// static libraries.
+std::span<const Engine> engines();
+// Throws ArgumentError with the names there are, or UnavailableError.
+const Engine& find_engine(const std::string& name);
+// Presets filled in; throws ArgumentError for an unknown name or a value out of range.
+Parameters complete_parameters(const Engine& engine, const Parameters& given);
+// What the filter needs of an engine, of Feature.
+std::uint32_t features_of(const FilterTable& table, FilterIdx filter);
+
+}  // namespace tamis

@@ -1,0 +1,356 @@
+#include "tamis/filter_table.hpp"
+
+#include "tamis/error.hpp"
+#include "tamis/normal_form.hpp"
+
+namespace tamis {
+namespace {
+
+template <typename T>
+std::uint32_t size_of(const std::vector<T>& items) {
+  return static_cast<std::uint32_t>(items.size());
+}
+
+}  // namespace
+
+void ValueByAttribute::load(const EventBatch& events, std::size_t event, std::size_t n_attributes,
+                            Space space) {
+  if (slots_.size() < n_attributes) slots_.resize(n_attributes);
+  ++stamp_;
+  for (std::uint64_t at = events.offsets[event]; at < events.offsets[event + 1]; ++at) {
+    const AttributeId attribute = events.attributes[at];
+    if (attribute >= n_attributes) continue;
+    slots_[attribute] = {events.values[at], stamp_};
+  }
+  has_position_ = events.has_position(event);
+  if (has_position_) position_ = to_point(space, events.x[event], events.y[event]);
+}
+
+bool FilterTable::accepts(const GeneralSet& set, const EventValue& value) const {
+  switch (value.kind) {
+    case Kind::absent:
+      return (set.flags & GeneralSet::kAbsent) != 0;
+    case Kind::nan:
+      return (set.flags & GeneralSet::kNan) != 0;
+    case Kind::boolean:
+      return (set.flags & (value.boolean ? GeneralSet::kTrue : GeneralSet::kFalse)) != 0;
+    case Kind::number: {
+      const Cut cut = value.number().before();
+      // The last interval that begins at or before the value.
+      std::uint32_t first = set.numbers.first;
+      std::uint32_t count = set.numbers.count;
+      while (count > 1) {
+        const std::uint32_t half = count / 2;
+        if (!(cut < numbers_[first + half].low_cut())) first += half;
+        count -= half;
+      }
+      return count == 1 && numbers_[first].contains(cut);
+    }
+    case Kind::string: {
+      const std::string_view given = value.string();
+      const auto begins_after = [&](const StringRange& range) {
+        const int order = given.compare(text(range.low_at, range.low_length));
+        return order < 0 || (order == 0 && range.low_is_after);
+      };
+      std::uint32_t first = set.strings.first;
+      std::uint32_t count = set.strings.count;
+      while (count > 1) {
+        const std::uint32_t half = count / 2;
+        if (!begins_after(strings_[first + half])) first += half;
+        count -= half;
+      }
+      if (count == 0 || begins_after(strings_[first])) return false;
+      const StringRange& range = strings_[first];
+      if (!range.high_is_unbounded) {
+        const int order = given.compare(text(range.high_at, range.high_length));
+        if (order > 0 || (order == 0 && !range.high_is_after)) return false;
+      }
+      for (std::uint32_t at = 0; at < set.patterns.count; ++at) {
+        const PatternTest& test = pattern_tests_[set.patterns.first + at];
+        if (patterns_[test.pattern]->matches(given) == test.is_negated) return false;
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
+bool FilterTable::residual_holds(std::uint32_t node, const ValueByAttribute& event) const {
+  const Residual& residual = residuals_[node];
+  switch (residual.kind) {
+    case Residual::Kind::constraint: {
+      const Constraint& constraint = constraints_[residual.children.first];
+      return accepts(constraint, event[constraint.attribute]);
+    }
+    case Residual::Kind::area:
+      return accepts_area(residual.children.first, event);
+    default:
+      break;
+  }
+  const bool is_any = residual.kind == Residual::Kind::any;
+  for (std::uint32_t at = 0; at < residual.children.count; ++at) {
+    if (residual_holds(residual_children_[residual.children.first + at], event) == is_any) {
+      return is_any;
+    }
+  }
+  return !is_any;
+}
+
+bool FilterTable::verify_rest(const Filter& filter, const ValueByAttribute& event) const {
+  for (std::uint32_t at = 0; at < filter.areas.count; ++at) {
+    if (!accepts_area(filter.areas.first + at, event)) return false;
+  }
+  for (std::uint32_t at = 0; at < filter.residuals.count; ++at) {
+    if (!residual_holds(residual_roots_[filter.residuals.first + at], event)) return false;
+  }
+  return true;
+}
+
+bool FilterTable::accepts(FilterIdx idx, const ValueByAttribute& event) const {
+  const Filter& filter = filters_[idx];
+  for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
+    const Constraint& constraint = constraints_[filter.constraints.first + at];
+    if (!accepts(constraint, event[constraint.attribute])) return false;
+  }
+  return verify_rest(filter, event);
+}
+
+// Writes the parts of a normal form behind the arrays of a table.
+class FilterWriter {
+ public:
+  FilterWriter(FilterTable& table, const NormalForm& form, Catalogue& names)
+      : table_(table),
+        form_(form),
+        names_(names),
+        residual_of_(form.residuals.size(), kUnwritten) {}
+
+  void write() {
+    for (const NormalFilter& filter : form_.filters) {
+      // Residuals first: their constraints and areas must not lie within the filter's ranges.
+      FilterTable::Filter flat;
+      std::vector<std::uint32_t> roots;
+      roots.reserve(filter.residuals.size());
+      for (const std::uint32_t root : filter.residuals) roots.push_back(residual(root));
+      flat.residuals = {size_of(table_.residual_roots_), size_of(roots)};
+      table_.residual_roots_.insert(table_.residual_roots_.end(), roots.begin(), roots.end());
+      flat.constraints = {size_of(table_.constraints_), size_of(filter.constraints)};
+      for (const NormalConstraint& each : filter.constraints) constraint(each);
+      flat.areas = {size_of(table_.areas_), size_of(filter.areas)};
+      for (const NormalArea& each : filter.areas) area(each);
+      table_.filters_.push_back(flat);
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t kUnwritten = ~std::uint32_t{0};
+
+  std::uint32_t constraint(const NormalConstraint& source) {
+    const ValueSet& set = source.set;
+    Constraint flat;
+    flat.attribute = names_.intern(source.name);
+    table_.use(flat.attribute);
+    const Range numbers{size_of(table_.numbers_), size_of(set.numbers)};
+    for (const NumberInterval& interval : set.numbers) {
+      table_.numbers_.push_back(NumberRange::from(interval));
+    }
+    const auto flags = static_cast<std::uint8_t>(set.booleans | (set.nan ? GeneralSet::kNan : 0) |
+                                                 (set.absent ? GeneralSet::kAbsent : 0));
+    if (numbers.count == 1 && flags == 0 && set.strings.empty()) {
+      flat.set = numbers.first;
+    } else {
+      flat.set = size_of(table_.sets_) | Constraint::kGeneral;
+      table_.sets_.push_back({flags, numbers, strings(set.strings), patterns(source.patterns)});
+    }
+    table_.constraints_.push_back(flat);
+    return size_of(table_.constraints_) - 1;
+  }
+
+  Range strings(const std::vector<StringInterval>& intervals) {
+    const Range range{size_of(table_.strings_), size_of(intervals)};
+    for (const StringInterval& interval : intervals) {
+      table_.strings_.push_back({add_bytes(interval.low.text), add_bytes(interval.high.text),
+                                 static_cast<std::uint32_t>(interval.low.text.size()),
+                                 static_cast<std::uint32_t>(interval.high.text.size()),
+                                 interval.low.is_after, interval.high.is_after,
+                                 interval.high.is_unbounded});
+    }
+    return range;
+  }
+
+  Range patterns(const std::vector<NormalConstraint::PatternTest>& tests) {
+    const Range range{size_of(table_.pattern_tests_), size_of(tests)};
+    for (const NormalConstraint::PatternTest& test : tests) {
+      table_.pattern_tests_.push_back({size_of(table_.patterns_), test.is_negated});
+      table_.patterns_.push_back(test.pattern);
+    }
+    return range;
+  }
+
+  std::uint64_t add_bytes(const std::string& text) {
+    const std::uint64_t at = table_.bytes_.size();
+    table_.bytes_.insert(table_.bytes_.end(), text.begin(), text.end());
+    return at;
+  }
+
+  std::uint32_t area(const NormalArea& source) {
+    table_.areas_.push_back(
+        Area::make(table_.space_, source.x, source.y, source.radius, source.is_negated));
+    return size_of(table_.areas_) - 1;
+  }
+
+  std::uint32_t residual(std::uint32_t source) {
+    if (residual_of_[source] != kUnwritten) return residual_of_[source];
+    const NormalResidual& from = form_.residuals[source];
+    FilterTable::Residual flat;
+    switch (from.kind) {
+      case NormalResidual::Kind::constraint:
+        flat.kind = FilterTable::Residual::Kind::constraint;
+        flat.children = {constraint(from.constraint), 1};
+        break;
+      case NormalResidual::Kind::area:
+        flat.kind = FilterTable::Residual::Kind::area;
+        flat.children = {area(from.area), 1};
+        break;
+      default: {
+        flat.kind = from.kind == NormalResidual::Kind::all ? FilterTable::Residual::Kind::all
+                                                           : FilterTable::Residual::Kind::any;
+        std::vector<std::uint32_t> children;
+        children.reserve(from.children.size());
+        for (const std::uint32_t child : from.children) children.push_back(residual(child));
+        flat.children = {size_of(table_.residual_children_), size_of(children)};
+        table_.residual_children_.insert(table_.residual_children_.end(), children.begin(),
+                                         children.end());
+      }
+    }
+    table_.residuals_.push_back(flat);
+    return residual_of_[source] = size_of(table_.residuals_) - 1;
+  }
+
+  FilterTable& table_;
+  const NormalForm& form_;
+  Catalogue& names_;
+  std::vector<std::uint32_t> residual_of_;
+};
+
+void FilterTable::check_room() const {
+  constexpr std::size_t kMost = std::size_t{1} << 30;  // one predicate more must still fit 2^31
+  if (filters_.size() > kMost || constraints_.size() > kMost || numbers_.size() > kMost ||
+      strings_.size() > kMost || residual_children_.size() > kMost) {
+    throw ArgumentError("a segment must not hold more than 2^30 constraints or intervals");
+  }
+}
+
+void FilterTable::append(const NormalForm& form, Catalogue& names) {
+  check_room();
+  FilterWriter(*this, form, names).write();
+}
+
+std::uint32_t FilterTable::append_constraint(const FilterTable& other, const Constraint& source,
+                                             const std::vector<AttributeId>& attribute_of) {
+  Constraint flat = source;
+  if (!attribute_of.empty()) flat.attribute = attribute_of[source.attribute];
+  use(flat.attribute);
+  if (source.is_interval()) {
+    flat.set = size_of(numbers_);
+    numbers_.push_back(other.numbers_[source.set]);
+  } else {
+    flat.set = append_set(other, other.general(source)) | Constraint::kGeneral;
+  }
+  constraints_.push_back(flat);
+  return size_of(constraints_) - 1;
+}
+
+std::uint32_t FilterTable::append_set(const FilterTable& other, const GeneralSet& source) {
+  GeneralSet flat = source;
+  flat.numbers.first = size_of(numbers_);
+  const auto from = other.numbers_.begin() + source.numbers.first;
+  numbers_.insert(numbers_.end(), from, from + source.numbers.count);
+  flat.strings.first = size_of(strings_);
+  for (std::uint32_t at = 0; at < source.strings.count; ++at) {
+    StringRange range = other.strings_[source.strings.first + at];
+    const auto copy_text = [&](std::uint64_t& text_at, std::uint32_t length) {
+      const std::uint64_t copied_to = bytes_.size();
+      const std::string_view bytes = other.text(text_at, length);
+      bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+      text_at = copied_to;
+    };
+    copy_text(range.low_at, range.low_length);
+    copy_text(range.high_at, range.high_length);
+    strings_.push_back(range);
+  }
+  flat.patterns.first = size_of(pattern_tests_);
+  for (std::uint32_t at = 0; at < source.patterns.count; ++at) {
+    const PatternTest& test = other.pattern_tests_[source.patterns.first + at];
+    pattern_tests_.push_back({size_of(patterns_), test.is_negated});
+    patterns_.push_back(other.patterns_[test.pattern]);
+  }
+  sets_.push_back(flat);
+  return size_of(sets_) - 1;
+}
+
+std::uint32_t FilterTable::append_residual(const FilterTable& other, std::uint32_t node,
+                                           const std::vector<AttributeId>& attribute_of) {
+  const Residual& source = other.residuals_[node];
+  Residual flat{source.kind, source.children};
+  if (source.kind == Residual::Kind::constraint) {
+    flat.children.first =
+        append_constraint(other, other.constraints_[source.children.first], attribute_of);
+  } else if (source.kind == Residual::Kind::area) {
+    areas_.push_back(other.areas_[source.children.first]);
+    flat.children.first = size_of(areas_) - 1;
+  } else {
+    std::vector<std::uint32_t> children;
+    for (std::uint32_t at = 0; at < source.children.count; ++at) {
+      children.push_back(append_residual(
+          other, other.residual_children_[source.children.first + at], attribute_of));
+    }
+    flat.children.first = size_of(residual_children_);
+    residual_children_.insert(residual_children_.end(), children.begin(), children.end());
+  }
+  residuals_.push_back(flat);
+  return size_of(residuals_) - 1;
+}
+
+void FilterTable::append(const FilterTable& other, FilterIdx begin, FilterIdx end,
+                         const std::vector<AttributeId>& attribute_of) {
+  check_room();
+  // Filters of one predicate share residuals; they stand side by side, so a short memory is enough
+  // to keep them shared.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> copied;
+  for (FilterIdx idx = begin; idx < end; ++idx) {
+    const Filter& source = other.filters_[idx];
+    Filter flat = source;
+    std::vector<std::uint32_t> roots;
+    for (std::uint32_t at = 0; at < source.residuals.count; ++at) {
+      const std::uint32_t root = other.residual_roots_[source.residuals.first + at];
+      if (at >= copied.size() || copied[at].first != root) {
+        if (at >= copied.size()) copied.resize(at + 1);
+        copied[at] = {root, append_residual(other, root, attribute_of)};
+      }
+      roots.push_back(copied[at].second);
+    }
+    flat.residuals.first = size_of(residual_roots_);
+    residual_roots_.insert(residual_roots_.end(), roots.begin(), roots.end());
+    flat.constraints.first = size_of(constraints_);
+    for (std::uint32_t at = 0; at < source.constraints.count; ++at) {
+      append_constraint(other, other.constraints_[source.constraints.first + at], attribute_of);
+    }
+    flat.areas.first = size_of(areas_);
+    for (std::uint32_t at = 0; at < source.areas.count; ++at) {
+      areas_.push_back(other.areas_[source.areas.first + at]);
+    }
+    filters_.push_back(flat);
+  }
+}
+
+std::size_t FilterTable::n_bytes() const {
+  const auto bytes = [](const auto& items) { return items.capacity() * sizeof(items[0]); };
+  std::size_t total = bytes(filters_) + bytes(constraints_) + bytes(sets_) + bytes(numbers_) +
+                      bytes(strings_) + bytes(bytes_) + bytes(pattern_tests_) + bytes(patterns_) +
+                      bytes(areas_) + bytes(residual_roots_) + bytes(residuals_) +
+                      bytes(residual_children_);
+  for (const auto& pattern : patterns_) total += pattern->bytes();
+  return total;
+}
+
+}  // namespace tamis

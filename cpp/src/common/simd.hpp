@@ -1,0 +1,51 @@
+// Kernels that exist once for each instruction set, chosen at run time.
+//
+//     simd_v2.cpp      x86-64-v2; plain C++ on every other machine
+//     simd_avx2.cpp    + AVX2, BMI, LZCNT
+//     simd_avx512.cpp  + AVX-512 F, BW, VL, DQ
+//
+// Each of these files is compiled with flags of its own. It therefore includes this header and
+// <immintrin.h> alone, and this header has no inline function: of an inline function or a template
+// the linker keeps one copy for everybody, and that could be the AVX-512 one.
+//
+// All levels give the same answers; `simd()` is one atomic load and a call, so take the reference
+// out of the loop.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tamis {
+
+enum class SimdLevel : std::uint8_t { v2, avx2, avx512 };
+
+struct SimdKernels {
+  // The first byte that ends or interrupts a JSON string ('"', '\\' or below 0x20), or `end`.
+  const char* (*find_string_end)(const char* begin, const char* end);
+  bool (*is_ascii)(const char* text, std::size_t n_bytes);
+  std::uint64_t (*popcount)(const std::uint64_t* words, std::size_t n_words);
+  // Writes the positions of all set bits in order and gives back how many; `out` has room for
+  // as many, and not one more is written.
+  std::size_t (*bits_to_indices)(const std::uint64_t* words, std::size_t n_words,
+                                 std::uint32_t* out);
+};
+
+extern const SimdKernels kSimdV2;
+#if defined(__x86_64__)
+extern const SimdKernels kSimdAvx2;
+extern const SimdKernels kSimdAvx512;
+#endif
+
+// What this machine can do at most; the first level is always there.
+SimdLevel best_simd_level();
+bool has_simd_level(SimdLevel level);
+// "v2", "avx2" or "avx512".
+const char* simd_level_name(SimdLevel level);
+
+// The level in use, for the whole process: at first the best.
+SimdLevel simd_level();
+// Throws ArgumentError where the machine lacks it. For tests and measurements.
+void set_simd_level(SimdLevel level);
+const SimdKernels& simd();
+
+}  // namespace tamis

@@ -1,0 +1,102 @@
+// 64 bytes a step; a masked load takes the rest, and never faults on what the mask leaves out.
+// See simd.hpp for what this file may not include.
+#include "common/simd.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+namespace tamis {
+
+namespace {
+
+// From this many set bits in a word on, four compressions beat a loop over the bits.
+constexpr int kDenseBits = 8;
+
+std::uint64_t first_bits(std::size_t n_bits) {
+  return _bzhi_u64(~std::uint64_t{0}, static_cast<unsigned>(n_bits));
+}
+
+std::uint64_t string_ends(__m512i bytes) {
+  return _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('"')) |
+         _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('\\')) |
+         _mm512_cmplt_epu8_mask(bytes, _mm512_set1_epi8(0x20));
+}
+
+const char* find_string_end(const char* at, const char* end) {
+  for (; end - at >= 64; at += 64) {
+    const std::uint64_t mask = string_ends(_mm512_loadu_si512(at));
+    if (mask != 0) return at + _tzcnt_u64(mask);
+  }
+  const std::uint64_t rest = first_bits(static_cast<std::size_t>(end - at));
+  const std::uint64_t mask = string_ends(_mm512_maskz_loadu_epi8(rest, at)) & rest;
+  return mask != 0 ? at + _tzcnt_u64(mask) : end;
+}
+
+bool is_ascii(const char* text, std::size_t n_bytes) {
+  __m512i seen = _mm512_setzero_si512();
+  std::size_t at = 0;
+  for (; n_bytes - at >= 64; at += 64) {
+    seen = _mm512_or_si512(seen, _mm512_loadu_si512(text + at));
+  }
+  if (at < n_bytes) {
+    seen = _mm512_or_si512(seen, _mm512_maskz_loadu_epi8(first_bits(n_bytes - at), text + at));
+  }
+  return _mm512_movepi8_mask(seen) == 0;
+}
+
+std::uint64_t popcount(const std::uint64_t* words, std::size_t n_words) {
+  // The masked form: GCC 12 warns of its own header in the plain one.
+  const __m512i counts = _mm512_maskz_broadcast_i32x4(
+      0xFFFF, _mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+  const __m512i low_nibble = _mm512_set1_epi8(0x0F);
+  __m512i lanes = _mm512_setzero_si512();
+  for (std::size_t at = 0; at < n_words; at += 8) {
+    const std::size_t left = n_words - at;
+    const auto mask = static_cast<__mmask8>(left >= 8 ? 0xFF : (1u << left) - 1);
+    const __m512i bits = _mm512_maskz_loadu_epi64(mask, words + at);
+    const __m512i low = _mm512_shuffle_epi8(counts, _mm512_and_si512(bits, low_nibble));
+    const __m512i high =
+        _mm512_shuffle_epi8(counts, _mm512_and_si512(_mm512_srli_epi16(bits, 4), low_nibble));
+    lanes = _mm512_add_epi64(lanes,
+                             _mm512_sad_epu8(_mm512_add_epi8(low, high), _mm512_setzero_si512()));
+  }
+  alignas(64) std::uint64_t sums[8];
+  _mm512_store_si512(sums, lanes);
+  std::uint64_t total = 0;
+  for (const std::uint64_t sum : sums) total += sum;
+  return total;
+}
+
+std::size_t bits_to_indices(const std::uint64_t* words, std::size_t n_words, std::uint32_t* out) {
+  const __m512i steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  std::uint32_t* next = out;
+  for (std::size_t at = 0; at < n_words; ++at) {
+    std::uint64_t word = words[at];
+    const auto base = static_cast<std::uint32_t>(64 * at);
+    if (_mm_popcnt_u64(word) < kDenseBits) {
+      for (; word != 0; word = _blsr_u64(word)) {
+        *next++ = base + static_cast<std::uint32_t>(_tzcnt_u64(word));
+      }
+      continue;
+    }
+    for (unsigned quarter = 0; quarter < 4; ++quarter) {
+      const auto mask = static_cast<__mmask16>(word >> (16 * quarter));
+      const auto n_bits = static_cast<unsigned>(_mm_popcnt_u32(mask));
+      const __m512i indices =
+          _mm512_add_epi32(steps, _mm512_set1_epi32(static_cast<int>(base + 16 * quarter)));
+      // Compress in the register and store under a mask: a compressing store is slow on some
+      // machines, and a whole one would write past the caller's room.
+      _mm512_mask_storeu_epi32(next, static_cast<__mmask16>((1u << n_bits) - 1),
+                               _mm512_maskz_compress_epi32(mask, indices));
+      next += n_bits;
+    }
+  }
+  return static_cast<std::size_t>(next - out);
+}
+
+}  // namespace
+
+extern const SimdKernels kSimdAvx512 = {find_string_end, is_ascii, popcount, bits_to_indices};
+
+}  // namespace tamis
+#endif

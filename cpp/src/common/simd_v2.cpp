@@ -1,0 +1,91 @@
+// The base level: 16 bytes a step with SSE2 on x86-64, 8 bytes a step in plain C++ elsewhere.
+#include "common/simd.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace tamis {
+
+namespace {
+
+bool ends_string(char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20; }
+
+std::uint64_t load_word(const char* at) {
+  std::uint64_t word;
+  __builtin_memcpy(&word, at, sizeof word);
+  return word;
+}
+
+const char* find_string_end(const char* at, const char* end) {
+#if defined(__x86_64__)
+  const __m128i quote = _mm_set1_epi8('"');
+  const __m128i backslash = _mm_set1_epi8('\\');
+  const __m128i last_control = _mm_set1_epi8(0x1F);
+  for (; end - at >= 16; at += 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    // Unsigned bytes <= 0x1F: those that the minimum leaves as they are.
+    const __m128i hits =
+        _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, backslash)),
+                     _mm_cmpeq_epi8(_mm_min_epu8(bytes, last_control), bytes));
+    const int mask = _mm_movemask_epi8(hits);
+    if (mask != 0) return at + __builtin_ctz(static_cast<unsigned>(mask));
+  }
+#else
+  constexpr std::uint64_t kOnes = 0x0101010101010101ull;
+  constexpr std::uint64_t kHighs = 0x8080808080808080ull;
+  for (; end - at >= 8; at += 8) {
+    const std::uint64_t word = load_word(at);
+    const std::uint64_t quote = word ^ (kOnes * '"');
+    const std::uint64_t backslash = word ^ (kOnes * '\\');
+    // A borrow runs upwards only: whether there is a hit is exact, which byte is seen below.
+    if ((((quote - kOnes) & ~quote) | ((backslash - kOnes) & ~backslash) |
+         ((word - kOnes * 0x20) & ~word)) &
+        kHighs) {
+      break;
+    }
+  }
+#endif
+  while (at != end && !ends_string(*at)) ++at;
+  return at;
+}
+
+bool is_ascii(const char* text, std::size_t n_bytes) {
+  std::size_t at = 0;
+#if defined(__x86_64__)
+  __m128i seen = _mm_setzero_si128();
+  for (; n_bytes - at >= 16; at += 16) {
+    seen = _mm_or_si128(seen, _mm_loadu_si128(reinterpret_cast<const __m128i*>(text + at)));
+  }
+  if (_mm_movemask_epi8(seen) != 0) return false;
+#endif
+  std::uint64_t word = 0;
+  for (; n_bytes - at >= 8; at += 8) word |= load_word(text + at);
+  for (; at < n_bytes; ++at) word |= static_cast<unsigned char>(text[at]);
+  return (word & 0x8080808080808080ull) == 0;
+}
+
+std::uint64_t popcount(const std::uint64_t* words, std::size_t n_words) {
+  std::uint64_t total = 0;
+  for (std::size_t at = 0; at < n_words; ++at) {
+    total += static_cast<std::uint64_t>(__builtin_popcountll(words[at]));
+  }
+  return total;
+}
+
+std::size_t bits_to_indices(const std::uint64_t* words, std::size_t n_words, std::uint32_t* out) {
+  std::uint32_t* next = out;
+  for (std::size_t at = 0; at < n_words; ++at) {
+    const auto base = static_cast<std::uint32_t>(64 * at);
+    for (std::uint64_t word = words[at]; word != 0; word &= word - 1) {
+      *next++ = base + static_cast<std::uint32_t>(__builtin_ctzll(word));
+    }
+  }
+  return static_cast<std::size_t>(next - out);
+}
+
+}  // namespace
+
+extern const SimdKernels kSimdV2 = {find_string_end, is_ascii, popcount, bits_to_indices};
+
+}  // namespace tamis

@@ -1,0 +1,101 @@
+// The one table of engines.
+#include <algorithm>
+#include <sstream>
+
+#include "engines/naive.hpp"
+#include "tamis/engine.hpp"
+#include "tamis/error.hpp"
+
+namespace tamis {
+namespace {
+
+std::string always_available() { return {}; }
+
+const Engine kEngines[] = {
+    {.name = "naive",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "evaluates every filter, compiled",
+     .features = kEverything,
+     .parameters = {},
+     .unavailable = always_available,
+     .build = build_naive},
+};
+
+template <typename Items, typename Name>
+std::string listed(const Items& items, Name name) {
+  std::string all;
+  for (const auto& item : items) {
+    if (!all.empty()) all += ", ";
+    all += name(item);
+  }
+  return all.empty() ? "none" : all;
+}
+
+std::string shown(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+}  // namespace
+
+std::span<const Engine> engines() { return kEngines; }
+
+const Engine& find_engine(const std::string& name) {
+  for (const Engine& engine : engines()) {
+    if (name != engine.name) continue;
+    if (const std::string reason = engine.unavailable(); !reason.empty()) {
+      throw UnavailableError("engine " + name + " is not available here: " + reason);
+    }
+    return engine;
+  }
+  throw ArgumentError("engine must be one of auto, " +
+                      listed(engines(), [](const Engine& each) { return each.name; }) + ", not " +
+                      name);
+}
+
+Parameters complete_parameters(const Engine& engine, const Parameters& given) {
+  Parameters all;
+  for (const Parameter& parameter : engine.parameters) all[parameter.name] = parameter.preset;
+  for (const auto& [name, value] : given) {
+    const auto known =
+        std::find_if(engine.parameters.begin(), engine.parameters.end(),
+                     [&, &wanted = name](const Parameter& each) { return wanted == each.name; });
+    if (known == engine.parameters.end()) {
+      throw ArgumentError("engine " + std::string(engine.name) + " has no parameter " + name +
+                          "; it has: " + listed(engine.parameters, [](const Parameter& each) {
+                            return each.name;
+                          }));
+    }
+    if (!(value >= known->low && value <= known->high)) {
+      throw ArgumentError("parameter " + name + " of engine " + engine.name + " must lie between " +
+                          shown(known->low) + " and " + shown(known->high) + ", not " +
+                          shown(value));
+    }
+    all[name] = value;
+  }
+  return all;
+}
+
+std::uint32_t features_of(const FilterTable& table, FilterIdx idx) {
+  const FilterTable::Filter& filter = table.filter(idx);
+  std::uint32_t features =
+      (filter.areas.count > 0 ? kAreas : 0u) | (filter.residuals.count > 0 ? kResiduals : 0u);
+  for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
+    const Constraint& constraint = table.constraint(filter.constraints.first + at);
+    if (constraint.is_interval()) {
+      features |= kNumbers;
+      continue;
+    }
+    const GeneralSet& set = table.general(constraint);
+    if (set.numbers.count > 0) features |= kNumbers;
+    if (set.strings.count > 0) features |= kStrings;
+    if (set.flags & (GeneralSet::kTrue | GeneralSet::kFalse)) features |= kBooleans;
+    if (set.flags & GeneralSet::kAbsent) features |= kAbsence;
+    if (set.patterns.count > 0) features |= kPatterns;
+  }
+  return features;
+}
+
+}  // namespace tamis

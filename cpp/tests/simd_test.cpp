@@ -1,0 +1,149 @@
+// Every level that the machine has, against plain loops. Inputs lie at the end of allocations of
+// their exact size and at all small misalignments, so that a sanitizer sees a byte too many.
+#include "common/simd.hpp"
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check.hpp"
+#include "common/utf8.hpp"
+#include "tamis/error.hpp"
+
+namespace tamis {
+namespace {
+
+constexpr SimdLevel kLevels[] = {SimdLevel::v2, SimdLevel::avx2, SimdLevel::avx512};
+
+template <class Body>
+void for_each_level(const Body& body) {
+  const SimdLevel before = simd_level();
+  for (const SimdLevel level : kLevels) {
+    if (!has_simd_level(level)) continue;
+    set_simd_level(level);
+    CHECK_EQ(simd_level(), level);
+    body(simd());
+  }
+  set_simd_level(before);
+}
+
+// A copy that ends where its allocation ends, `shift` bytes in.
+struct Exact {
+  Exact(const std::string& text, std::size_t shift)
+      : memory(std::make_unique<char[]>(text.size() + shift)), begin(memory.get() + shift) {
+    std::memcpy(begin, text.data(), text.size());
+  }
+  std::unique_ptr<char[]> memory;
+  char* begin;
+};
+
+TEST(simd_levels_are_named_and_the_best_is_used_at_first) {
+  CHECK_EQ(simd_level(), best_simd_level());
+  CHECK_EQ(std::string(simd_level_name(SimdLevel::v2)), "v2");
+  CHECK_EQ(std::string(simd_level_name(SimdLevel::avx2)), "avx2");
+  CHECK_EQ(std::string(simd_level_name(SimdLevel::avx512)), "avx512");
+  for (const SimdLevel level : kLevels) {
+    if (!has_simd_level(level)) CHECK_THROWS(set_simd_level(level), ArgumentError, "must be one");
+  }
+}
+
+TEST(simd_find_string_end_stops_at_the_first_special_byte) {
+  for_each_level([](const SimdKernels& kernels) {
+    for (std::size_t size = 0; size <= 150; ++size) {
+      for (std::size_t shift = 0; shift < 4; ++shift) {
+        std::string text(size, 'x');
+        for (std::size_t place = 0; place < size; ++place) {
+          text[place] = static_cast<char>("\x7F\x80\xFF!#[] "[place % 8]);
+        }
+        {
+          const Exact copy(text, shift);
+          CHECK(kernels.find_string_end(copy.begin, copy.begin + size) == copy.begin + size);
+        }
+        for (std::size_t place = 0; place < size; place += 1 + place / 20) {
+          const char special = "\"\\\x1F\0\n"[(place + size) % 5];
+          std::string hit = text;
+          hit[place] = special;
+          if (place + 3 < size) hit[place + 3] = '"';
+          const Exact copy(hit, shift);
+          CHECK(kernels.find_string_end(copy.begin, copy.begin + size) == copy.begin + place);
+        }
+      }
+    }
+  });
+}
+
+TEST(simd_find_string_end_knows_every_byte) {
+  for_each_level([](const SimdKernels& kernels) {
+    for (int byte = 0; byte < 256; ++byte) {
+      const std::string text(70, static_cast<char>(byte));
+      const bool is_special = byte == '"' || byte == '\\' || byte < 0x20;
+      const char* found = kernels.find_string_end(text.data(), text.data() + text.size());
+      CHECK(found == text.data() + (is_special ? 0 : text.size()));
+    }
+  });
+}
+
+TEST(simd_is_ascii_sees_a_high_byte_anywhere) {
+  for_each_level([](const SimdKernels& kernels) {
+    CHECK(kernels.is_ascii(nullptr, 0));
+    for (std::size_t size = 0; size <= 140; ++size) {
+      for (std::size_t shift = 0; shift < 3; ++shift) {
+        std::string text(size, '\x7F');
+        CHECK(kernels.is_ascii(Exact(text, shift).begin, size));
+        for (std::size_t place = 0; place < size; ++place) {
+          text[place] = '\x80';
+          CHECK(!kernels.is_ascii(Exact(text, shift).begin, size));
+          text[place] = '\x7F';
+        }
+      }
+    }
+  });
+}
+
+TEST(simd_popcount_and_indices_agree_with_a_loop) {
+  std::mt19937_64 random(7);
+  for (std::size_t n_words = 0; n_words <= 70; ++n_words) {
+    for (int density = 0; density < 5; ++density) {
+      const auto words = std::make_unique<std::uint64_t[]>(n_words);
+      for (std::size_t at = 0; at < n_words; ++at) {
+        const std::uint64_t a = random(), b = random(), c = random();
+        words[at] = density == 0   ? 0
+                    : density == 1 ? a & b & c
+                    : density == 2 ? a
+                    : density == 3 ? a | b | c
+                                   : ~std::uint64_t{0};
+      }
+      std::vector<std::uint32_t> expected;
+      for (std::uint32_t bit = 0; bit < 64 * n_words; ++bit) {
+        if (words[bit / 64] >> (bit % 64) & 1) expected.push_back(bit);
+      }
+      for_each_level([&](const SimdKernels& kernels) {
+        CHECK_EQ(kernels.popcount(words.get(), n_words), expected.size());
+        const auto out = std::make_unique<std::uint32_t[]>(expected.size());
+        CHECK_EQ(kernels.bits_to_indices(words.get(), n_words, out.get()), expected.size());
+        CHECK(std::equal(expected.begin(), expected.end(), out.get()));
+      });
+    }
+  }
+}
+
+TEST(utf8_is_valid_as_unicode_has_it) {
+  for (const char* good : {"", "a", "\x7F", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF",
+                           "\xEE\x80\x80", "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF",
+                           "0123456789abcdef\xC3\xA9 0123456789"}) {
+    CHECK(is_valid_utf8(good));
+  }
+  for (const char* bad : {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2 ", "\xE0\x80\x80",
+                          "\xE0\x9F\xBF", "\xED\xA0\x80", "\xED\xBF\xBF", "\xE2\x82", "\xE2\x82 ",
+                          "\xF0\x80\x80\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80",
+                          "\xF5\x80\x80\x80", "\xF0\x90\x80", "\xFE", "\xFF"}) {
+    CHECK(!is_valid_utf8(bad));
+    CHECK_EQ(valid_utf8_prefix(("0123456789" + std::string(bad)).data(), 10 + std::strlen(bad)),
+             10u);
+  }
+}
+
+}  // namespace
+}  // namespace tamis

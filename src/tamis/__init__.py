@@ -1,0 +1,45 @@
+"""Tamis: which of millions of standing subscriptions does this event satisfy?
+
+>>> import tamis
+>>> m = tamis.Matcher()
+>>> m.subscribe("hot", "area = 'north' AND temp > 30")
+>>> m.match({"area": "north", "temp": 35})
+['hot']
+"""
+
+from importlib.metadata import version as _version
+
+from tamis._core import EventBatch
+from tamis.engines import Engine, engines
+from tamis.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BatchError,
+    EventError,
+    LanguageError,
+    TamisError,
+    UnavailableError,
+    UnknownIdError,
+)
+from tamis.language import parse
+from tamis.matcher import Matcher
+from tamis.matches import Matches
+
+__version__ = _version("tamis")
+
+__all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
+    "BatchError",
+    "Engine",
+    "EventBatch",
+    "EventError",
+    "LanguageError",
+    "Matcher",
+    "Matches",
+    "TamisError",
+    "UnavailableError",
+    "UnknownIdError",
+    "engines",
+    "parse",
+]

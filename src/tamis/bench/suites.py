@@ -1,0 +1,82 @@
+"""Named grids: each suite is a list of entries, each entry a small grid of its own.
+
+An entry's keys are the arguments of `plan.grid`; a missing `engines` means every engine that is
+available. Presets for a whole suite stand beside its entries.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tamis.errors import ArgumentError
+
+Sizes = dict[str, dict[str, Any]]
+
+# Planted, because at these sizes chance matches nothing, and the check would prove nothing.
+_TINY: Sizes = {
+    "pcm-default": {"n_filters": 300, "planted": 0.5},
+    "hem-default": {"n_subscriptions": 200, "planted": 0.5},
+    "clcb-default": {"n_subscriptions": 60, "planted": 0.5},
+    "fpga-default": {"n_subscriptions": 300, "planted": 0.5},
+}
+_REDUCED: Sizes = {
+    "pcm-default": {"n_filters": 25_000},
+    "hem-default": {"n_subscriptions": 50_000},
+    "clcb-default": {"n_subscriptions": 10_000},
+    "fpga-default": {"n_subscriptions": 100_000},
+}
+_FULL: Sizes = {key: {} for key in _TINY}
+
+# 000 delivers to its interfaces, each once; the other papers to subscriptions.
+_DELIVER = {"pcm-default": "subscribers"}
+
+
+def _entries(sizes: Sizes, **common: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "workloads": [key],
+            "overrides": overrides,
+            "deliver": _DELIVER.get(key, "subscriptions"),
+            **common,
+        }
+        for key, overrides in sizes.items()
+    ]
+
+
+SUITES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "description": "every mode at tiny sizes, in seconds: does the benchmark itself work?",
+        "repeat": 2,
+        "max_seconds": 2.0,
+        "entries": [
+            *_entries(_TINY, modes=["build", "latency", "throughput"], events=30),
+            {"modes": ["encode"], "events": 200},
+            {"modes": ["parse"], "overrides": {"n_subscriptions": 50}},
+        ],
+    },
+    "defaults": {
+        "description": "the four papers' defaults at full size, with every available engine",
+        "repeat": 5,
+        "max_seconds": 60.0,
+        "entries": _entries(_FULL, modes=["build", "latency", "throughput"]),
+    },
+    "foundation": {
+        "description": "encoders, parser, and naive on the four defaults at reduced sizes",
+        "repeat": 5,
+        "max_seconds": 20.0,
+        "entries": [
+            {"modes": ["encode"]},
+            {"modes": ["parse"]},
+            *_entries(
+                _REDUCED, engines=["naive"], modes=["build", "latency", "throughput"], events=200
+            ),
+        ],
+    },
+}
+
+
+def get(name: str) -> dict[str, Any]:
+    """The suite of this name."""
+    if name not in SUITES:
+        raise ArgumentError(f"suite must be one of {', '.join(SUITES)}, not {name!r}")
+    return SUITES[name]
