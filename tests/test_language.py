@@ -317,7 +317,7 @@ NODES: list[tuple[Node, str]] = [
     (Near(1.0, -2.5, 0.0), "NEAR(1.0, -2.5, 0.0)"),
     (Constant(True), "TRUE"),
     (Constant(False), "FALSE"),
-    (Not(IsNull("x")), "NOT x IS NULL"),
+    (Not(IsNull("x")), "x IS NOT NULL"),
     (Not(Not(Exists("x"))), "NOT NOT EXISTS x"),
     (Not(Or((Constant(True), Exists("x")))), "NOT (TRUE OR EXISTS x)"),
     (And((Or((Exists("x"), Exists("y"))), Exists("z"))), "(EXISTS x OR EXISTS y) AND EXISTS z"),

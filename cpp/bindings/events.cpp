@@ -122,7 +122,7 @@ PositionNames to_position_names(nb::handle position) {
 std::shared_ptr<EventBatch> encode_dicts(nb::handle events, const Names& names,
                                          const PositionNames& position) {
   auto batch = std::make_shared<EventBatch>();
-  batch->n_known = names.size();
+  batch->encode_for(names);
   nb::object x_name, y_name;
   if (position) {
     x_name = nb::str(position->first.data(), position->first.size());
@@ -144,6 +144,10 @@ std::shared_ptr<EventBatch> encode_dicts(nb::handle events, const Names& names,
       throw EventError("event " + std::to_string(batch->size()) + ": " + error.what());
     } catch (const ArgumentTypeError& error) {
       throw ArgumentTypeError("event " + std::to_string(batch->size()) + ": " + error.what());
+    } catch (nb::python_error& error) {  // of tamis.events.coerce
+      if (!error.matches(nb::module_::import_("tamis.errors").attr("EventError"))) throw;
+      throw EventError("event " + std::to_string(batch->size()) + ": " +
+                       nb::cast<std::string>(nb::str(error.value())));
     }
     batch->end_event();
   }
@@ -156,7 +160,7 @@ std::shared_ptr<EventBatch> encode_stream(nb::handle capsule, const Names& names
       static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
   if (stream == nullptr) throw nb::python_error();
   auto batch = std::make_shared<EventBatch>();
-  batch->n_known = names.size();
+  batch->encode_for(names);
 
   const nb::gil_scoped_release released;
   const auto check = [&](int status) {

@@ -3,6 +3,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -36,6 +37,11 @@ IdView to_id(nb::handle object, const char* what) {
     if (overflow == 0) return IdView::of(static_cast<std::int64_t>(number));
     throw ArgumentError(std::string(what) + " must be an integer of 64 bits, not a larger one");
   }
+  if (PyIndex_Check(value) && !PyBool_Check(value)) {  // NumPy's integers
+    const nb::object number = nb::steal(PyNumber_Index(value));
+    if (number.is_valid()) return to_id(number, what);
+    PyErr_Clear();
+  }
   throw ArgumentTypeError(std::string(what) + " must be an int or a str, not " +
                           nb::cast<std::string>(nb::repr(object)));
 }
@@ -45,14 +51,22 @@ nb::object to_python(const IdView& id) {
   return nb::str(id.string.data(), id.string.size());
 }
 
-Output to_output(const std::string& name) {
+std::string to_word(nb::handle object, const char* what) {
+  if (PyUnicode_Check(object.ptr())) return nb::cast<std::string>(object);
+  throw ArgumentTypeError(std::string(what) + " must be a str, not " +
+                          nb::cast<std::string>(nb::repr(object)));
+}
+
+Output to_output(nb::handle object) {
+  const std::string name = to_word(object, "output");
   if (name == "ids") return Output::ids;
   if (name == "bitset") return Output::bitset;
   if (name == "count") return Output::count;
   throw ArgumentError("output must be 'ids', 'bitset' or 'count', not '" + name + "'");
 }
 
-Deliver to_deliver(const std::string& name) {
+Deliver to_deliver(nb::handle object) {
+  const std::string name = to_word(object, "deliver");
   if (name == "subscriptions") return Deliver::subscriptions;
   if (name == "subscribers") return Deliver::subscribers;
   throw ArgumentError("deliver must be 'subscriptions' or 'subscribers', not '" + name + "'");
@@ -139,15 +153,44 @@ nb::list subscribe_arrow(Matcher& matcher, const nb::capsule& schema_capsule,
   return all;
 }
 
-View view_of(Matcher& matcher) {
-  const nb::gil_scoped_release released;
-  return matcher.view();
+// Columns id, x, y and, if wanted, area (uint32).
+nb::list move_arrow(Matcher& matcher, const nb::capsule& schema_capsule,
+                    const nb::capsule& array_capsule) {
+  const auto* schema =
+      static_cast<const ArrowSchema*>(PyCapsule_GetPointer(schema_capsule.ptr(), "arrow_schema"));
+  const auto* array =
+      static_cast<const ArrowArray*>(PyCapsule_GetPointer(array_capsule.ptr(), "arrow_array"));
+  if (schema == nullptr || array == nullptr) throw nb::python_error();
+  std::vector<RowError> errors;
+  {
+    const nb::gil_scoped_release released;
+    const auto values = [&]<typename T>(int column, T) {
+      const ArrowArray& child = *array->children[column];
+      return static_cast<const T*>(child.buffers[1]) + child.offset + array->offset;
+    };
+    const Column ids(*array->children[0], *schema->children[0]);
+    const double* x = values(1, double{});
+    const double* y = values(2, double{});
+    const std::uint32_t* areas = array->n_children > 3 ? values(3, std::uint32_t{}) : nullptr;
+    std::vector<Move> rows(static_cast<std::size_t>(array->length));
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      rows[row] = {ids.id(static_cast<std::size_t>(array->offset) + row), x[row], y[row],
+                   std::nullopt};
+      if (areas != nullptr) rows[row].area = areas[row];
+    }
+    errors = matcher.move(rows);
+  }
+  nb::list all;
+  for (const RowError& error : errors) all.append(nb::make_tuple(error.row, row_error(error, {})));
+  return all;
 }
 
-nb::list match_one(Matcher& matcher, nb::handle event, nb::handle at, const std::string& deliver) {
+View view_of(const Matcher& matcher) { return matcher.view(); }
+
+nb::list match_one(const Matcher& matcher, nb::handle event, nb::handle at, nb::handle deliver) {
   EventBatch batch;
   const View view = view_of(matcher);
-  batch.n_known = view.names().size();
+  batch.encode_for(view.names());
   encode_dict(event, view.names(), batch);
   if (const auto position = to_position(at)) {
     batch.add_position(position->first, position->second);
@@ -226,18 +269,27 @@ void bind_result(nb::module_& module) {
       .def_ro("n_targets", &MatchResult::n_targets)
       .def_prop_ro("counters", [](const MatchResult& result) { return to_dict(result.counters); })
       .def("offsets", [](const MatchResult& result) { return to_numpy(result.offsets); })
-      .def("id_buffers",
-           [](const MatchResult& result) { return id_buffers(result, result.targets); })
-      .def("id_buffers_of",
-           [](const MatchResult& result, std::size_t event) {
-             return id_buffers(result, targets_of(result, event));
-           })
-      .def("domain_buffers",
-           [](const MatchResult& result) {
-             std::vector<std::uint32_t> all(result.n_targets);
-             for (std::uint32_t target = 0; target < all.size(); ++target) all[target] = target;
-             return id_buffers(result, all);
-           })
+      .def(
+          "id_buffers",
+          [](const MatchResult& result) { return id_buffers(result, result.targets); },
+          nb::sig(
+              "def id_buffers(self) -> tuple[NDArray[numpy.int64] | None, NDArray[numpy.generic]]"))
+      .def(
+          "id_buffers_of",
+          [](const MatchResult& result, std::size_t event) {
+            return id_buffers(result, targets_of(result, event));
+          },
+          nb::sig("def id_buffers_of(self, event: int, /) -> tuple[NDArray[numpy.int64] | None, "
+                  "NDArray[numpy.generic]]"))
+      .def(
+          "domain_buffers",
+          [](const MatchResult& result) {
+            std::vector<std::uint32_t> all(result.n_targets);
+            for (std::uint32_t target = 0; target < all.size(); ++target) all[target] = target;
+            return id_buffers(result, all);
+          },
+          nb::sig("def domain_buffers(self) -> tuple[NDArray[numpy.int64] | None, "
+                  "NDArray[numpy.generic]]"))
       .def("bits",
            [](nb::object self) {
              auto& result = nb::cast<MatchResult&>(self);
@@ -265,13 +317,18 @@ nb::dict to_dict(const MatcherStats& stats) {
   all["n_subscriptions"] = stats.n_subscriptions;
   all["n_subscribers"] = stats.n_subscribers;
   all["n_attributes"] = stats.n_attributes;
-  all["n_pending_filters"] = stats.n_pending_filters;
+  all["n_delta_filters"] = stats.n_delta_filters;
   all["n_dead"] = stats.n_dead;
+  all["n_merges"] = stats.n_merges;
+  all["is_merging"] = stats.is_merging;
+  all["version"] = stats.version;
   all["n_store_bytes"] = stats.n_store_bytes;
+  all["n_delta_bytes"] = stats.n_delta_bytes;
   nb::list segments;
   for (const SegmentStats& each : stats.segments) {
     nb::dict segment;
     segment["engine"] = each.engine.c_str();
+    segment["is_indexed"] = each.is_indexed;
     segment["n_filters"] = each.n_filters;
     segment["n_constraints"] = each.n_constraints;
     segment["n_table_bytes"] = each.n_table_bytes;
@@ -323,7 +380,8 @@ void bind_matcher(nb::module_& module) {
       .def(
           "__init__",
           [](Matcher* self, const std::string& engine, const std::string& space,
-             std::size_t threads, const std::map<std::string, double>& parameters) {
+             std::size_t threads, bool count_matches,
+             const std::map<std::string, double>& parameters) {
             MatcherOptions options;
             options.engine = engine;
             if (space == "earth") {
@@ -332,24 +390,37 @@ void bind_matcher(nb::module_& module) {
               throw ArgumentError("space must be 'plane' or 'earth', not '" + space + "'");
             }
             options.n_threads = threads;
+            options.counts_hits = count_matches;
             options.parameters = parameters;
             new (self) Matcher(options);
           },
-          nb::arg("engine"), nb::arg("space"), nb::arg("threads"), nb::arg("parameters"))
-      .def("subscribe", &subscribe_one, nb::arg("id"), nb::arg("predicate"), nb::kw_only(),
+          nb::arg("engine"), nb::arg("space"), nb::arg("threads"), nb::arg("count_matches"),
+          nb::arg("parameters"))
+      .def("subscribe", &subscribe_one,
+           nb::sig("def subscribe(self, id: int | str, predicate: str, *, subscriber: int | str | "
+                   "None = None) -> None"),
+           nb::arg("id").none(), nb::arg("predicate"), nb::kw_only(),
            nb::arg("subscriber").none() = nb::none(),
            "Adds a subscription, or replaces the one that has this id.")
-      .def("_subscribe_arrow", &subscribe_arrow)
+      .def("_subscribe_arrow", &subscribe_arrow,
+           nb::sig("def _subscribe_arrow(self, schema: object, array: object, /) -> "
+                   "list[tuple[int, Exception]]"))
       .def(
           "unsubscribe",
           [](Matcher& matcher, nb::handle id) {
             const IdView view = to_id(id, "id");
+            const nb::gil_scoped_release released;
             matcher.unsubscribe({&view, 1});
           },
-          nb::arg("id"), "Removes a subscription; an unknown id is an UnknownIdError.")
+          nb::arg("id").none(), nb::sig("def unsubscribe(self, id: int | str) -> None"),
+          "Removes a subscription; an unknown id is an UnknownIdError.")
       .def(
           "unsubscribe_many",
-          [](Matcher& matcher, const nb::iterable& ids) {
+          [](Matcher& matcher, nb::handle ids) {
+            if (PyUnicode_Check(ids.ptr()) || !nb::isinstance<nb::iterable>(ids)) {
+              throw ArgumentTypeError("ids must be a list of ids, not " +
+                                      nb::cast<std::string>(nb::repr(ids)));
+            }
             std::vector<nb::object> kept;
             std::vector<IdView> views;
             for (nb::handle id : ids) {
@@ -359,42 +430,52 @@ void bind_matcher(nb::module_& module) {
             const nb::gil_scoped_release released;
             matcher.unsubscribe(views);
           },
-          nb::arg("ids"), "Removes subscriptions, all or none.")
-      .def("match", &match_one, nb::arg("event"), nb::kw_only(), nb::arg("at").none() = nb::none(),
-           nb::arg("deliver") = "subscriptions",
+          nb::arg("ids").none(),
+          nb::sig("def unsubscribe_many(self, ids: collections.abc.Iterable[int] | "
+                  "collections.abc.Iterable[str]) -> None"),
+          "Removes subscriptions, all or none.")
+      .def("match", &match_one,
+           nb::sig("def match(self, event: Mapping[str, object], *, at: tuple[float, float] | None "
+                   "= None, deliver: str = 'subscriptions') -> list[int] | list[str]"),
+           nb::arg("event").none(), nb::kw_only(), nb::arg("at").none() = nb::none(),
+           nb::arg("deliver").none() = "subscriptions",
            "The ids of the subscriptions (or subscribers) that the event satisfies, each once.")
       .def(
           "_match_batch",
-          [](Matcher& matcher, const EventBatch& events, const std::string& deliver,
-             const std::string& output) {
+          [](Matcher& matcher, const EventBatch& events, nb::handle deliver, nb::handle output) {
             const MatchOptions options{to_output(output), to_deliver(deliver)};
             const nb::gil_scoped_release released;
             return matcher.match(matcher.view(), events, options);
           },
-          nb::arg("events"), nb::arg("deliver"), nb::arg("output"))
+          nb::arg("events").none(), nb::arg("deliver").none(), nb::arg("output").none())
       .def("_view", &view_of, "The state with all changes so far.")
       .def(
           "_match_view",
-          [](Matcher& matcher, const View& view, const EventBatch& events,
-             const std::string& deliver, const std::string& output) {
+          [](Matcher& matcher, const View& view, const EventBatch& events, nb::handle deliver,
+             nb::handle output) {
             const MatchOptions options{to_output(output), to_deliver(deliver)};
             const nb::gil_scoped_release released;
             return matcher.match(view, events, options);
           },
-          nb::arg("view"), nb::arg("events"), nb::arg("deliver"), nb::arg("output"))
+          nb::arg("view"), nb::arg("events").none(), nb::arg("deliver").none(),
+          nb::arg("output").none())
       .def(
           "_encode_dicts",
           [](const Matcher&, const View& view, nb::handle events, nb::handle position) {
             return encode_dicts(events, view.names(), to_position_names(position));
           },
-          nb::arg("view"), nb::arg("events"), nb::arg("position").none())
+          nb::arg("view"), nb::arg("events").none(), nb::arg("position").none())
       .def(
           "_encode_stream",
           [](const Matcher&, const View& view, nb::handle capsule, nb::handle position) {
             return encode_stream(capsule, view.names(), to_position_names(position));
           },
           nb::arg("view"), nb::arg("capsule"), nb::arg("position").none())
-      .def("_encode_json", &encode_json, nb::arg("view"), nb::arg("data"), nb::arg("position").none(),
+      .def("_encode_json", &encode_json,
+           nb::sig("def _encode_json(self, view: View, data: str | bytes, position: tuple[str, "
+                   "str] | None, skip_bad_lines: bool) -> tuple[EventBatch, NDArray[numpy.int64], "
+                   "list[tuple[int, str]], int]"),
+           nb::arg("view"), nb::arg("data").none(), nb::arg("position").none(),
            nb::arg("skip_bad_lines"))
       .def(
           "flush",
@@ -403,29 +484,68 @@ void bind_matcher(nb::module_& module) {
             matcher.flush();
           },
           "Waits until every change is indexed.")
-      .def("_stats", [](const Matcher& matcher) { return to_dict(matcher.stats()); })
+      .def(
+          "_move",
+          [](Matcher& matcher, nb::handle id, double x, double y,
+             std::optional<std::uint32_t> area) {
+            const Move row{to_id(id, "id"), x, y, area};
+            std::vector<RowError> errors;
+            {
+              const nb::gil_scoped_release released;
+              errors = matcher.move({&row, 1});
+            }
+            if (errors.empty()) return;
+            if (!matcher.contains(row.id)) throw UnknownIdError(errors[0].reason);
+            throw ArgumentError("subscription " + to_text(row.id) + ": " + errors[0].reason);
+          },
+          nb::arg("id").none(), nb::arg("x"), nb::arg("y"), nb::arg("area").none())
+      .def("_move_arrow", &move_arrow,
+           nb::sig("def _move_arrow(self, schema: object, array: object, /) -> list[tuple[int, "
+                   "Exception]]"))
+      .def(
+          "_top",
+          [](const Matcher& matcher, std::size_t n) {
+            nb::list all;
+            for (const Matcher::Hits& each : matcher.top(n)) {
+              all.append(
+                  nb::make_tuple(to_python({each.type, each.integer, each.string}), each.n_hits));
+            }
+            return all;
+          },
+          nb::arg("n"), nb::sig("def _top(self, n: int) -> list[tuple[int | str, int]]"))
+      .def(
+          "_stats", [](const Matcher& matcher) { return to_dict(matcher.stats()); },
+          nb::sig("def _stats(self) -> dict[str, object]"))
       .def("__len__", &Matcher::size)
-      .def("__contains__",
-           [](const Matcher& matcher, nb::handle id) {
-             try {
-               return matcher.contains(to_id(id, "id"));
-             } catch (const Error&) {  // what cannot be an id is not there
-               return false;
-             }
-           })
-      .def("__getitem__",
-           [](const Matcher& matcher, nb::handle id) { return matcher.predicate(to_id(id, "id")); })
-      .def("__iter__", [](const Matcher& matcher) -> nb::object {
-        nb::list all;
-        if (matcher.id_type() == IdType::integer) {
-          for (const std::int64_t id : matcher.integer_ids()) all.append(nb::int_(id));
-        } else {
-          for (const std::string& id : matcher.string_ids()) {
-            all.append(nb::str(id.data(), id.size()));
-          }
-        }
-        return nb::iter(all);
-      });
+      .def(
+          "__contains__",
+          [](const Matcher& matcher, nb::handle id) {
+            try {
+              return matcher.contains(to_id(id, "id"));
+            } catch (const Error&) {  // what cannot be an id is not there
+              return false;
+            }
+          },
+          nb::arg("id").none())
+      .def(
+          "__getitem__",
+          [](const Matcher& matcher, nb::handle id) { return matcher.predicate(to_id(id, "id")); },
+          nb::arg("id").none())
+      .def(
+          "__iter__",
+          [](const Matcher& matcher) -> nb::object {
+            nb::list all;
+            if (matcher.id_type() == IdType::integer) {
+              for (const std::int64_t id : matcher.integer_ids()) all.append(nb::int_(id));
+            } else {
+              for (const std::string& id : matcher.string_ids()) {
+                all.append(nb::str(id.data(), id.size()));
+              }
+            }
+            return nb::iter(all);
+          },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[int] | "
+                  "collections.abc.Iterator[str]"));
 }
 
 }  // namespace tamis

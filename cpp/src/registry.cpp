@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "engines/naive.hpp"
+#include "engines/ocm.hpp"
 #include "tamis/engine.hpp"
 #include "tamis/error.hpp"
 
@@ -12,6 +13,14 @@ namespace {
 std::string always_available() { return {}; }
 
 const Engine kEngines[] = {
+    {.name = "ocm",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "PCM on the CPU: tables by a bit vector of names, then counting",
+     .features = kEverything,
+     .parameters = kOcmParameters,
+     .unavailable = always_available,
+     .build = build_ocm},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,

@@ -18,7 +18,7 @@ EventBatch events_with(Matcher& matcher, std::size_t n_events, std::int64_t valu
   EventBatch events;
   const View view = matcher.view();
   const Names& names = view.names();
-  events.n_known = names.size();
+  events.encode_for(names);
   for (std::size_t event = 0; event < n_events; ++event) {
     for (AttributeId attribute = 0; attribute < names.size(); ++attribute) {
       events.add(attribute, EventValue::of(value));
@@ -51,9 +51,12 @@ TEST(all_outputs_agree_over_segments_and_deletions) {
     const EventBatch events = events_with(matcher, 700, 4);
     std::size_t expected = 0;
     for (std::int64_t id = 0; id < 3000; ++id) expected += id % 3 != 0 && (id % 10 <= 4 || id == 4);
-    const MatchResult ids = matcher.match(matcher.view(), events, {Output::ids, Deliver::subscriptions});
-    const MatchResult bits = matcher.match(matcher.view(), events, {Output::bitset, Deliver::subscribers});
-    const MatchResult counts = matcher.match(matcher.view(), events, {Output::count, Deliver::subscribers});
+    const MatchResult ids =
+        matcher.match(matcher.view(), events, {Output::ids, Deliver::subscriptions});
+    const MatchResult bits =
+        matcher.match(matcher.view(), events, {Output::bitset, Deliver::subscribers});
+    const MatchResult counts =
+        matcher.match(matcher.view(), events, {Output::count, Deliver::subscribers});
     CHECK_EQ(ids.offsets.size(), 701u);
     CHECK_EQ(ids.targets.size(), 700 * expected);
     for (std::size_t event = 0; event < 700; ++event) {
@@ -89,7 +92,8 @@ TEST(matches_see_whole_changes_only) {
     readers.emplace_back([&] {
       const EventBatch events = events_with(matcher, 5, 1);
       while (!is_done) {
-        const MatchResult result = matcher.match(matcher.view(), events, {Output::ids, Deliver::subscriptions});
+        const MatchResult result =
+            matcher.match(matcher.view(), events, {Output::ids, Deliver::subscriptions});
         for (std::size_t event = 0; event < 5; ++event) {
           const std::int64_t count = result.offsets[event + 1] - result.offsets[event];
           if (count != 0 && count != kGroup) ++n_torn;

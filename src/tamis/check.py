@@ -1,4 +1,4 @@
-"""`tamis check`: every bad predicate with its place, and what is legal but surely meant otherwise."""
+"""`tamis check`: bad predicates with their place, and what is legal but surely meant otherwise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 
 from tamis import _core
 from tamis.errors import ArgumentError, LanguageError
-from tamis.language import Between, Compare, Exists, In, IsNull, Like, Node, Value, parse, print_name
+from tamis.language import (
+    Between,
+    Compare,
+    Exists,
+    In,
+    IsNull,
+    Like,
+    Node,
+    Value,
+    parse,
+    print_name,
+)
 
 
 @dataclass(frozen=True)
@@ -152,8 +163,8 @@ def _check_types(uses: dict[str, list[tuple[str, str]]]) -> Iterable[Finding]:
                 yield Finding(
                     row,
                     "type",
-                    f"{print_name(name)} is compared with {kind} here, and {n_common} of {len(rows)} "
-                    f"comparisons take it for {common}",
+                    f"{print_name(name)} is compared with {kind} here, and {n_common} of "
+                    f"{len(rows)} comparisons take it for {common}",
                 )
 
 
@@ -169,6 +180,6 @@ def _check_case(mentions: Counter[str], first_row: dict[str, str]) -> Iterable[F
                 yield Finding(
                     first_row[name],
                     "case",
-                    f"{print_name(name)} is another attribute than {print_name(names[0])}, which is "
-                    f"mentioned {mentions[names[0]]} times: case matters",
+                    f"{print_name(name)} is another attribute than {print_name(names[0])}, which "
+                    f"is mentioned {mentions[names[0]]} times: case matters",
                 )

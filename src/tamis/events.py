@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import ArgumentTypeError, EventError
+from tamis.errors import ArgumentTypeError, EventError, TamisError
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -22,6 +22,8 @@ def coerce(name: str, value: Any) -> bool | int | float | str | None:
     The core calls this for datetimes, NumPy scalars and subclasses; the common types never come
     here.
     """
+    if type(value).__name__ in ("NAType", "NaTType"):  # pandas' own ways to say "missing"
+        return None
     if isinstance(value, datetime.datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
         return (moment - _EPOCH) // _MICROSECOND
@@ -33,7 +35,7 @@ def coerce(name: str, value: Any) -> bool | int | float | str | None:
         return (value.toordinal() - _EPOCH.toordinal()) * 86_400_000_000
     if isinstance(value, np.bool_):
         return bool(value)
-    if isinstance(value, np.integer):
+    if isinstance(value, np.integer) and not isinstance(value, np.timedelta64):
         return int(value)
     if isinstance(value, np.floating) and value.dtype.itemsize <= 8:
         return float(value)
@@ -45,8 +47,6 @@ def coerce(name: str, value: Any) -> bool | int | float | str | None:
         return float.__float__(value)
     if isinstance(value, str):
         return str.__str__(value) if type(value).__str__ is str.__str__ else "".join(value)
-    if type(value).__name__ in ("NAType", "NaTType"):  # pandas' own ways to say "missing"
-        return None
     hint = ""
     if isinstance(value, decimal.Decimal):
         hint = "; convert it to int or float first"
@@ -70,8 +70,8 @@ def to_stream(events: Any) -> Any | None:
     """An Arrow stream capsule for tables of any library, or None if `events` is no table."""
     if isinstance(events, pa.RecordBatch):
         events = pa.Table.from_batches([events])
-    elif type(events).__module__.partition(".")[0] == "pandas":
-        events = _from_pandas(events)
+    elif is_pandas(events):
+        events = from_pandas(events, "events", EventError)
     if hasattr(events, "__arrow_c_stream__"):
         return events.__arrow_c_stream__()
     if hasattr(events, "__arrow_c_array__"):
@@ -79,22 +79,33 @@ def to_stream(events: Any) -> Any | None:
     return None
 
 
-def _from_pandas(frame: Any) -> pa.Table:
-    """NaN and NaT of pandas mean absent: they become nulls."""
+def is_pandas(table: Any) -> bool:
+    """Is it something of pandas? Without importing pandas to ask."""
+    return type(table).__module__.partition(".")[0] == "pandas"
+
+
+def from_pandas(frame: Any, what: str, error_type: type[TamisError]) -> pa.Table:
+    """A table of Arrow. NaN and NaT of pandas mean absent: they become nulls."""
     if not hasattr(frame, "columns"):
         raise ArgumentTypeError(
-            f"events must be a pandas DataFrame, not a {type(frame).__name__}; use to_frame()"
+            f"{what} must be a pandas DataFrame, not a {type(frame).__name__}; use to_frame()"
         )
     columns = {}
     for position, name in enumerate(frame.columns):
         if not isinstance(name, str):
-            raise EventError(f"the name of a column must be a str, not {name!r}")
+            raise error_type(f"the name of a column must be a str, not {name!r}")
         if name in columns:
-            raise EventError(f"column {name!r} stands twice in the table")
+            raise error_type(f"column {name!r} stands twice in the table")
         try:
             columns[name] = pa.Array.from_pandas(frame.iloc[:, position])
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise EventError(f"column {name!r} has values that do not fit one type: {error}") from error
+            raise error_type(
+                f"column {name!r} has values that do not fit one type: {error}"
+            ) from error
+        except UnicodeEncodeError as error:
+            raise error_type(
+                f"column {name!r} must hold text that UTF-8 can hold, without lone surrogates"
+            ) from error
     if not columns:
         return pa.table({"": pa.nulls(len(frame))})
     return pa.table(columns)

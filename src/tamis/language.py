@@ -16,7 +16,7 @@ import datetime
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from tamis import _core
 from tamis.errors import ArgumentTypeError
@@ -62,8 +62,32 @@ class Node:
             yield node
             stack.extend(reversed(node.children()))
 
-    def _inside(self, binding: int) -> str:
-        return f"({self})" if self._binding <= binding else str(self)
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        """Text, and parts with the binding from which they need parentheses."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        # A stack of its own: trees may be deeper than Python's.
+        text: list[str] = []
+        stack: list[str | tuple[Node, int]] = [(self, 0)]
+        while stack:
+            piece = stack.pop()
+            if isinstance(piece, str):
+                text.append(piece)
+                continue
+            node, binding = piece
+            pieces = list(node._pieces())
+            if node._binding <= binding:
+                pieces = ["(", *pieces, ")"]
+            stack.extend(reversed(pieces))
+        return "".join(text)
+
+
+def _joined(parts: tuple[Node, ...], word: str, binding: int) -> Iterator[str | tuple[Node, int]]:
+    for position, part in enumerate(parts):
+        if position:
+            yield word
+        yield part, binding
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +100,8 @@ class Or(Node):
     def children(self) -> tuple[Node, ...]:
         return self.parts
 
-    def __str__(self) -> str:
-        return " OR ".join(part._inside(1) for part in self.parts)
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        return _joined(self.parts, " OR ", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +114,8 @@ class And(Node):
     def children(self) -> tuple[Node, ...]:
         return self.parts
 
-    def __str__(self) -> str:
-        return " AND ".join(part._inside(2) for part in self.parts)
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        return _joined(self.parts, " AND ", 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +128,12 @@ class Not(Node):
     def children(self) -> tuple[Node, ...]:
         return (self.part,)
 
-    def __str__(self) -> str:
-        return f"NOT {self.part._inside(2)}"
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        if isinstance(self.part, Between | In | Like | IsNull):
+            yield self.part._text("NOT ")
+        else:
+            yield "NOT "
+            yield self.part, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +142,8 @@ class Constant(Node):
 
     value: bool
 
-    def __str__(self) -> str:
-        return "TRUE" if self.value else "FALSE"
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        yield print_value(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +154,8 @@ class Compare(Node):
     op: str
     value: Value
 
-    def __str__(self) -> str:
-        return f"{print_name(self.name)} {self.op} {print_value(self.value)}"
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        yield f"{print_name(self.name)} {self.op} {print_value(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +166,12 @@ class Between(Node):
     low: Value
     high: Value
 
-    def __str__(self) -> str:
-        return (
-            f"{print_name(self.name)} BETWEEN {print_value(self.low)} AND {print_value(self.high)}"
-        )
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        yield self._text("")
+
+    def _text(self, negation: str) -> str:
+        ends = f"{print_value(self.low)} AND {print_value(self.high)}"
+        return f"{print_name(self.name)} {negation}BETWEEN {ends}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +181,12 @@ class In(Node):
     name: str
     values: tuple[Value, ...]
 
-    def __str__(self) -> str:
-        return f"{print_name(self.name)} IN ({', '.join(map(print_value, self.values))})"
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        yield self._text("")
+
+    def _text(self, negation: str) -> str:
+        values = ", ".join(map(print_value, self.values))
+        return f"{print_name(self.name)} {negation}IN ({values})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +197,12 @@ class Like(Node):
     pattern: str
     escape: str | None = None
 
-    def __str__(self) -> str:
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        yield self._text("")
+
+    def _text(self, negation: str) -> str:
         escape = "" if self.escape is None else f" ESCAPE {print_value(self.escape)}"
-        return f"{print_name(self.name)} LIKE {print_value(self.pattern)}{escape}"
+        return f"{print_name(self.name)} {negation}LIKE {print_value(self.pattern)}{escape}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +211,8 @@ class Exists(Node):
 
     name: str
 
-    def __str__(self) -> str:
-        return f"EXISTS {print_name(self.name)}"
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        yield f"EXISTS {print_name(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +221,11 @@ class IsNull(Node):
 
     name: str
 
-    def __str__(self) -> str:
-        return f"{print_name(self.name)} IS NULL"
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        yield self._text("")
+
+    def _text(self, negation: str) -> str:
+        return f"{print_name(self.name)} IS {negation}NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,16 +236,15 @@ class Near(Node):
     y: float
     radius: float
 
-    def __str__(self) -> str:
-        return f"NEAR({', '.join(map(print_value, (self.x, self.y, self.radius)))})"
+    def _pieces(self) -> Iterator[str | tuple[Node, int]]:
+        yield f"NEAR({', '.join(map(print_value, (self.x, self.y, self.radius)))})"
 
 
 def parse(text: str) -> Node:
     """The tree of a predicate; a `LanguageError` shows the place of a mistake."""
     if not isinstance(text, str):
         raise ArgumentTypeError(f"a predicate must be a str, not {text!r}")
-    node: Node = _core.parse(text)
-    return node
+    return cast(Node, _core.parse(text))
 
 
 def print_name(name: str) -> str:

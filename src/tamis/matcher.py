@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,9 +12,12 @@ import pyarrow.compute as pc
 from tamis import _core
 from tamis._core import EventBatch
 from tamis.errors import ArgumentError, ArgumentTypeError, BatchError
-from tamis.events import to_dicts, to_stream
-from tamis.language import Node
+from tamis.events import from_pandas, is_pandas, to_dicts, to_stream
+from tamis.language import Node, parse
 from tamis.matches import Matches
+
+if TYPE_CHECKING:
+    from tamis.explain import Explanation
 
 Position = tuple[str, str] | None
 
@@ -26,6 +29,7 @@ class Matcher(_core.Matcher):
     space       "plane", or "earth": x is a longitude, y a latitude, radii are in metres
     threads     how many threads a large batch is matched on; by default all CPUs it may use
     parameters  numbers that the engine is built with
+    count_matches  keep how often each subscription matched, for `stats()`
 
     Ids are all ints or all strings. Subscribing an id again replaces its predicate.
     """
@@ -36,6 +40,7 @@ class Matcher(_core.Matcher):
         space: str = "plane",
         threads: int | None = None,
         parameters: Mapping[str, float] | None = None,
+        count_matches: bool = False,
     ) -> None:
         if not isinstance(engine, str):
             raise ArgumentTypeError(f"engine must be a str, not {engine!r}")
@@ -47,13 +52,18 @@ class Matcher(_core.Matcher):
             raise ArgumentTypeError(f"threads must be an int or None, not {threads!r}")
         if not 1 <= threads <= 1024:
             raise ArgumentError(f"threads must be from 1 to 1024, not {threads}")
+        if parameters is not None and not isinstance(parameters, Mapping):
+            raise ArgumentTypeError(
+                f"parameters must map names to numbers, not be a {type(parameters).__name__}"
+            )
         numbers = dict(parameters or {})
         for name, value in numbers.items():
             if not isinstance(name, str) or not isinstance(value, int | float):
                 raise ArgumentTypeError(
                     f"parameters must map names to numbers, not {name!r} to {value!r}"
                 )
-        super().__init__(engine, space, threads, numbers)
+        super().__init__(engine, space, threads, bool(count_matches), numbers)
+        self._count_matches = bool(count_matches)
         self._engine = engine
         self._space = space
         self._threads = threads
@@ -83,10 +93,21 @@ class Matcher(_core.Matcher):
         """
         batch = _to_subscriptions(table)
         schema, array = batch.__arrow_c_array__()
-        errors = self._subscribe_arrow(schema, array)
-        if errors:
-            shown = "\n".join(f"row {row}: {error}" for row, error in errors)
-            raise BatchError(f"no row was taken, since some are bad:\n{shown}", errors)
+        _raise_bad_rows(self._subscribe_arrow(schema, array))
+
+    def move(self, id: int | str, x: float, y: float, *, area: int | None = None) -> None:
+        """Moves the centre of a subscription's area to (x, y).
+
+        With several areas (`NEAR`) in its predicate, `area` says which, counted from 0.
+        """
+        if area is not None and (not isinstance(area, int) or not 0 <= area < 2**32):
+            raise ArgumentError(f"area must be the number of an area, counted from 0, not {area!r}")
+        self._move(id, _to_float("x", x), _to_float("y", y), area)
+
+    def move_many(self, table: Any) -> None:
+        """Moves many areas, all or none: columns id, x, y and, if wanted, area."""
+        schema, array = _to_moves(table).__arrow_c_array__()
+        _raise_bad_rows(self._move_arrow(schema, array))
 
     def match_many(
         self,
@@ -149,68 +170,136 @@ class Matcher(_core.Matcher):
             return self._encode_stream(view, stream, position)
         return self._encode_dicts(view, to_dicts(events), position)
 
+    def explain(
+        self, id: int | str, event: Any, *, at: tuple[float, float] | None = None
+    ) -> Explanation:
+        """Why the event satisfies the subscription, or why not, constraint by constraint."""
+        from tamis.explain import explain
+
+        return explain(parse(self[id]), event, at, self._space)
+
     def stats(self) -> dict[str, Any]:
-        """Counts and bytes, and the segments that there are."""
+        """Counts and bytes, the segments that there are, and merges.
+
+        With `count_matches`, `top` has the ten subscriptions that matched most, as (id, matches);
+        only matches with deliver="subscriptions" are counted.
+        """
         stats: dict[str, Any] = self._stats()
+        if self._count_matches:
+            stats["top"] = self._top(10)
         return {"engine": self._engine, "space": self._space, "threads": self._threads, **stats}
 
 
-def _to_subscriptions(table: Any) -> pa.RecordBatch:
-    """The columns that the core reads: ids as int64 or large strings, predicates as large strings."""
+def _raise_bad_rows(errors: list[tuple[int, Exception]]) -> None:
+    if errors:
+        shown = "\n".join(f"row {row}: {error}" for row, error in errors)
+        raise BatchError(f"no row was taken, since some are bad:\n{shown}", errors)
+
+
+def _to_float(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(f"{name} must be a number, not {value!r}") from None
+
+
+def _to_columns(table: Any, what: str, needed: tuple[str, ...], wanted: str) -> dict[str, Any]:
+    """The columns of a table in any form: those needed, in order, and `wanted` if it is there."""
     if isinstance(table, Mapping):
         columns = dict(table)
     else:
         if isinstance(table, pa.RecordBatch | pa.Table):
             arrow = table
-        elif type(table).__module__.partition(".")[0] == "pandas":
-            arrow = pa.Table.from_pandas(table, preserve_index=False)
+        elif is_pandas(table):
+            arrow = from_pandas(table, what, ArgumentTypeError)
         elif hasattr(table, "__arrow_c_stream__"):
             arrow = pa.RecordBatchReader.from_stream(table).read_all()
         else:
             raise ArgumentTypeError(
-                "subscriptions must be a table (Arrow, pandas) or a dict of columns, "
+                f"{what} must be a table (Arrow, pandas) or a dict of columns, "
                 f"not a {type(table).__name__}"
             )
+        if len(set(arrow.column_names)) < arrow.num_columns:
+            raise ArgumentError(
+                f"each column must stand once in a table, not {', '.join(arrow.column_names)}"
+            )
         columns = {name: arrow.column(name) for name in arrow.column_names}
-    unknown = [name for name in columns if name not in ("id", "predicate", "subscriber")]
-    missing = [name for name in ("id", "predicate") if name not in columns]
-    if unknown or missing:
+    known = (*needed, wanted)
+    if any(name not in known for name in columns) or any(name not in columns for name in needed):
         raise ArgumentError(
-            "subscriptions must have the columns id, predicate and, if wanted, subscriber, "
+            f"{what} must have the columns {', '.join(needed)} and, if wanted, {wanted}, "
             f"not {', '.join(map(str, columns)) or 'none'}"
         )
-    arrays = {name: _to_column(name, columns[name]) for name in sorted(columns, key=_column_order)}
+    return {name: columns[name] for name in known if name in columns}
+
+
+def _to_batch(arrays: dict[str, pa.Array]) -> pa.RecordBatch:
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) != 1:
         raise ArgumentError(f"the columns must be of one length, not {lengths}")
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
-def _column_order(name: str) -> int:
-    return ("id", "predicate", "subscriber").index(name)
+def _to_subscriptions(table: Any) -> pa.RecordBatch:
+    """The columns that the core reads: ids as int64 or large strings, texts as large strings."""
+    columns = _to_columns(table, "subscriptions", ("id", "predicate"), "subscriber")
+    return _to_batch({name: _to_column(name, values) for name, values in columns.items()})
+
+
+def _to_moves(table: Any) -> pa.RecordBatch:
+    """The columns that the core reads: ids, x and y as doubles, area as uint32."""
+    columns = _to_columns(table, "moves", ("id", "x", "y"), "area")
+    types = {"x": pa.float64(), "y": pa.float64(), "area": pa.uint32()}
+    return _to_batch(
+        {
+            name: _to_numbers(name, values, types[name])
+            if name in types
+            else _to_column(name, values)
+            for name, values in columns.items()
+        }
+    )
+
+
+def _to_numbers(name: str, values: Any, kind: pa.DataType) -> pa.Array:
+    try:
+        if isinstance(values, pa.ChunkedArray):
+            values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], kind)
+        array = values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
+        raise ArgumentTypeError(f"column {name} must hold numbers ({kind}): {error}") from error
+    return _without_nulls(name, array)
+
+
+def _without_nulls(name: str, values: Any) -> Any:
+    if values.null_count:
+        row = pc.index(pc.is_null(values), True).as_py()
+        raise ArgumentError(f"column {name} must have no nulls, and row {row} is null")
+    return values
 
 
 def _to_column(name: str, values: Any) -> pa.Array:
     if not isinstance(values, pa.Array | pa.ChunkedArray):
-        if isinstance(values, str | bytes):
-            raise ArgumentTypeError(f"column {name} must be a list of values, not one {values!r}")
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise ArgumentTypeError(f"column {name} must be a list of values, not {values!r}")
         if name == "predicate":
             values = [str(value) if isinstance(value, Node) else value for value in values]
         try:
             values = pa.array(values)
+        except UnicodeEncodeError as error:
+            raise ArgumentError(
+                f"column {name} must hold text that UTF-8 can hold, without lone surrogates"
+            ) from error
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError) as error:
-            raise ArgumentTypeError(f"column {name} must hold values of one type: {error}") from error
+            raise ArgumentTypeError(
+                f"column {name} must hold values of one type: {error}"
+            ) from error
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    is_text = (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_string_view(kind)
-    )
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_string_view(kind)
     if name == "predicate" and not is_text and len(values):
         raise ArgumentTypeError(f"column predicate must hold strings, not {values.type}")
     if not is_text and not pa.types.is_integer(kind) and len(values):
         raise ArgumentTypeError(f"column {name} must hold integers or strings, not {values.type}")
-    if values.null_count:
-        row = pc.index(pc.is_null(values), True).as_py()
-        raise ArgumentError(f"column {name} must have no nulls, and row {row} is null")
+    values = _without_nulls(name, values)
     try:
         values = values.cast(pa.large_string() if is_text or name == "predicate" else pa.int64())
     except pa.ArrowInvalid as error:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tamis import _core
-from tamis.errors import ArgumentError
+from tamis.errors import ArgumentError, ArgumentTypeError
 
 
 class Matches:
@@ -36,6 +35,9 @@ class Matches:
         n_errors: int = 0,
     ) -> None:
         self._result = result
+        # Cached by hand: functools.cached_property of 3.11 has one lock for all instances, which a
+        # fork in another thread may leave locked for ever.
+        self._cache: dict[str, Any] = {}
         self.output = output
         self.lines = lines
         """The line of each event, counted from 1 (match_json)."""
@@ -51,24 +53,24 @@ class Matches:
     def __repr__(self) -> str:
         return f"<Matches of {len(self)} events, {int(self.counts.sum())} in all>"
 
-    @cached_property
+    @property
     def counts(self) -> npt.NDArray[np.int64]:
         """How many matched each event."""
-        counts: npt.NDArray[np.int64] = self._result.counts()
+        counts: npt.NDArray[np.int64] = self._cached("counts", self._result.counts)
         return counts
 
-    @cached_property
+    @property
     def offsets(self) -> npt.NDArray[np.int64]:
         """[n_events + 1]: where each event's ids begin."""
         self._need("ids", "offsets")
-        offsets: npt.NDArray[np.int64] = self._result.offsets()
+        offsets: npt.NDArray[np.int64] = self._cached("offsets", self._result.offsets)
         return offsets
 
-    @cached_property
+    @property
     def ids(self) -> pa.Array:
         """The ids of all events, one behind the other, as an int64 or string array of Arrow."""
         self._need("ids", "ids")
-        return _to_arrow(self._result.id_buffers())
+        return self._cached("ids", lambda: _to_arrow(self._result.id_buffers()))
 
     @property
     def bits(self) -> npt.NDArray[np.uint64]:
@@ -77,11 +79,11 @@ class Matches:
         bits: npt.NDArray[np.uint64] = self._result.bits()
         return bits
 
-    @cached_property
+    @property
     def domain(self) -> pa.Array:
         """The id of each bit position; positions of removed subscriptions are never set."""
         self._need("bitset", "domain")
-        return _to_arrow(self._result.domain_buffers())
+        return self._cached("domain", lambda: _to_arrow(self._result.domain_buffers()))
 
     @property
     def counters(self) -> dict[str, int]:
@@ -91,9 +93,11 @@ class Matches:
 
     def to_ids(self, event: int) -> list[int] | list[str]:
         """The ids of one event."""
+        if not isinstance(event, int | np.integer):
+            raise ArgumentTypeError(f"event must be an int, not {event!r}")
         if not 0 <= event < len(self):
             raise ArgumentError(f"event must be from 0 to {len(self) - 1}, not {event}")
-        ids: list[int] | list[str] = _to_arrow(self._result.id_buffers_of(event)).to_pylist()
+        ids: list[int] | list[str] = _to_arrow(self._result.id_buffers_of(int(event))).to_pylist()
         return ids
 
     def __iter__(self) -> Iterator[list[int] | list[str]]:
@@ -108,6 +112,11 @@ class Matches:
         """A row (event, id) for each match."""
         events = np.repeat(np.arange(len(self), dtype=np.int64), self.counts)
         return pa.table({"event": events, "id": self.ids})
+
+    def _cached(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self._cache:
+            self._cache[name] = make()
+        return self._cache[name]
 
     def _need(self, output: str, what: str) -> None:
         if self.output != output:

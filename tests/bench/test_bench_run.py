@@ -16,9 +16,14 @@ import pytest
 
 import tamis
 import tamis.bench
-from tamis.bench.plan import MODES
+from tamis import workloads
+from tamis.bench.answers import collect
+from tamis.bench.check import Referee
+from tamis.bench.plan import MODES, Cell, Plan, make
 from tamis.bench.progress import Progress
 from tamis.bench.results import RUN_FILE, cell_of
+from tamis.bench.runner import _Runner
+from tamis.bench.subject import Subject
 
 TINY: dict[str, Any] = {
     "workloads": ["fpga-default"],
@@ -260,6 +265,42 @@ def test_different_digests_within_a_run_are_a_wrong_answer(tmp_path: Path) -> No
     assert all("digest" in each["reason"] for each in again.cells)
     assert all("series" not in each for each in again.cells)
     assert tamis.bench.resume(run.path).is_ok  # wrong cells are tried again
+
+
+def disagreement(tmp_path: Path, wrong: str) -> tuple[Subject, Subject]:
+    """(first, second): two exact engines of a stage, of which one answers wrongly."""
+    workload = workloads.get("fpga-default", n_subscriptions=50, planted=0.5)
+    cells = Plan(cells=(Cell("latency", "fpga-default", engine="naive"), Cell("latency", "x")))
+    runner = _Runner(tmp_path, cells, [], lambda progress: None)
+    events = workload.events(12).read_all()
+    referee = Referee(workload, events, "subscriptions")
+    subjects = []
+    for name in ("first", "second"):
+        subject = Subject(workload, "auto")
+        subject.build()
+        if name == wrong:
+            subject.matcher.subscribe(4711, "TRUE")
+        subject.answers = collect(subject.matcher, events, None, "subscriptions", 10)
+        runner._compare_digests(("key",), subject, [cells.cells[0]], referee)
+        subjects.append(subject)
+    return subjects[0], subjects[1]
+
+
+def test_naive_decides_which_of_two_engines_is_wrong(tmp_path: Path) -> None:
+    first, second = disagreement(tmp_path, wrong="second")
+    assert first.wrong == ""
+    assert second.wrong == "wrong answer: event 0 (batch): extra 4711"
+    first, second = disagreement(tmp_path, wrong="first")
+    assert "wrong answer to event 0" in first.wrong
+    assert second.wrong == ""
+    first, second = disagreement(tmp_path, wrong="neither")
+    assert first.wrong == second.wrong == ""
+
+
+def test_a_suite_can_have_another_seed() -> None:
+    plan = make(suite="smoke", seed=5)
+    assert len(plan.cells) == len(make(suite="smoke").cells)
+    assert all(dict(cell.overrides)["seed"] == 5 for cell in plan.cells)
 
 
 def test_an_engine_that_fails_is_an_error_of_its_cells_alone(tmp_path: Path) -> None:

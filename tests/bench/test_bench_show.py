@@ -49,13 +49,14 @@ def test_a_single_file_can_be_shown(
 def test_a_wrong_cell_is_shown_without_a_number(smoke: tamis.bench.Run, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(smoke.path, folder)
-    file = next(folder.glob("latency-hem*.json"))
+    file = next(folder.glob("latency-hem*naive*.json"))
     result = json.loads(file.read_text())
     result |= {"status": "wrong", "reason": "wrong answer: event 3: missing 17"}
     del result["series"]
     file.write_text(json.dumps(result))
     text = tamis.bench.show(tamis.bench.load(folder))
-    row = next(line for line in text.split("latency:")[1].splitlines() if "hem-default" in line)
+    rows = text.split("latency:")[1].splitlines()
+    row = next(line for line in rows if "hem-default" in line and " naive " in line)
     assert row.rstrip().endswith("WRONG")
     assert "event 3: missing 17" in text
 

@@ -78,7 +78,8 @@ def test_keys_are_different_and_begin_with_their_family() -> None:
     assert len(set(workloads.keys())) == len(workloads.keys())
     for family in workloads.families():
         listed = workloads.keys(family=family)
-        assert listed and all(key == family or key.startswith(f"{family}-") for key in listed)
+        assert listed
+        assert all(key == family or key.startswith(f"{family}-") for key in listed)
     assert sum(len(workloads.keys(family)) for family in workloads.families()) == len(
         workloads.keys()
     )
@@ -88,11 +89,14 @@ def test_keys_are_different_and_begin_with_their_family() -> None:
 def test_every_workload_says_what_it_is(key: str) -> None:
     workload = workloads.get(key)
     assert workload.key == key
-    assert workload.source and workload.description and workload.choices
+    assert workload.source
+    assert workload.description
+    assert workload.choices
     assert all(sentence.endswith(".") for sentence in workload.choices)
     assert workload.space in ("plane", "earth")
     assert workload.position in (None, ("x", "y"))
-    assert workload.n_events > 0 and workload.n_subscriptions > 0
+    assert workload.n_events > 0
+    assert workload.n_subscriptions > 0
     assert workload.parameters[workload.size_parameter] == workload.n_subscriptions
     assert workload.parameters["seed"] == 1
 

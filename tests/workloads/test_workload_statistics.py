@@ -136,7 +136,8 @@ def test_hem_zipf_skews_the_attributes_of_subscriptions_and_events() -> None:
 
     assert share_of_first(0) == (pytest.approx(0.1, abs=0.03), pytest.approx(0.4, abs=0.1))
     subscriptions, events = share_of_first(1)
-    assert subscriptions > 0.5 and events > 0.9
+    assert subscriptions > 0.5
+    assert events > 0.9
     assert min(share_of_first(5)) > 0.999
 
 
@@ -150,7 +151,8 @@ def test_fpga_subscriptions_draw_from_1500_distinct_predicates() -> None:
     assert all(len({name for name, _, _ in parts}) == 10 for parts in filters[:1000])
     # The first predicate of a subscription is as random as any other.
     firsts = Counter(parts[0][0] for parts in filters)
-    assert max(firsts.values()) < 400 and min(firsts.values()) > 200
+    assert max(firsts.values()) < 400
+    assert min(firsts.values()) > 200
 
 
 def test_fpga_predicates_spread_around_their_average() -> None:
@@ -200,7 +202,8 @@ def test_clcb_text_is_one_circle_and_ten_filters() -> None:
     ):
         found = re.fullmatch(r"NEAR\((\d+\.\d\d), (\d+\.\d\d), 76\.00\) AND \((.*)\)", text)
         assert found
-        assert 0 <= float(found[1]) <= SIDE_M and 0 <= float(found[2]) <= SIDE_M
+        assert 0 <= float(found[1]) <= SIDE_M
+        assert 0 <= float(found[2]) <= SIDE_M
         filters = found[3].split(" OR ")
         assert len(filters) == 10
         for part in filters:

@@ -73,6 +73,7 @@ class Names {
     }
   }
   std::size_t size() const { return names_.size(); }
+  std::uint64_t catalogue_id() const { return catalogue_id_; }
   std::string_view name(AttributeId id) const { return names_[id]; }
   // Is `name` followed by a dot the beginning of some attribute's name? A decoder of nested
   // objects need not look inside the others.
@@ -88,6 +89,7 @@ class Names {
   };
   void insert(std::string_view name);
 
+  std::uint64_t catalogue_id_ = 0;  // of whose these are, unlike any other in the process
   std::vector<Slot> slots_;
   std::size_t mask_ = 0;
   std::vector<std::string> names_;
@@ -96,7 +98,7 @@ class Names {
 
 class Catalogue {
  public:
-  Catalogue() : names_(std::make_shared<Names>()) {}
+  Catalogue();
 
   // The id of `name`, new if need be.
   AttributeId intern(std::string_view name);

@@ -7,11 +7,13 @@
 //     begin_event()  ...  if (!has(filter) && matches) add(filter)  ...  begin_event()  ...
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "tamis/filter_table.hpp"
+#include "tamis/grow_only.hpp"
 
 namespace tamis {
 
@@ -38,28 +40,48 @@ struct Counters {
   }
 };
 
+// When each subscription slot died, in versions of the matcher. A match of version v does not see
+// slots that died at v or before; later deaths are not its business.
+using DeathVersions = GrowOnly<std::atomic<std::uint64_t>>;
+inline constexpr std::uint64_t kAlive = ~std::uint64_t{0};
+
+// How often each subscription slot matched.
+using HitCounts = GrowOnly<std::atomic<std::uint64_t>>;
+
 // Stamps of targets, kept between calls: allocated once, never cleared.
 struct Stamps {
   std::vector<std::uint64_t> stamp_of;  // [n_targets]
   std::uint64_t now = 0;
 };
 
+// What a collector fills; kept between calls so that a match of one event allocates nothing.
+struct CollectorBuffers {
+  std::vector<std::uint32_t> targets;
+  std::vector<std::size_t> begins;   // [n_events] where each event's targets begin
+  std::vector<std::int64_t> counts;  // [n_events]
+};
+
 class Collector {
  public:
-  // `slot_of` and `target_of` [n_filters]; `dead` is a bitset over slots or null; `bits`
-  // [n_events * words_per_event] for Output::bitset.
+  // `slot_of` and `target_of` [n_filters]; `bits` [n_events * words_per_event] for Output::bitset.
   struct Setup {
     Output output = Output::ids;
     const std::uint32_t* slot_of = nullptr;
     const std::uint32_t* target_of = nullptr;
-    const std::uint64_t* dead = nullptr;
-    bool can_repeat = true;  // may several filters of the segment have one target?
+    const DeathVersions* died_at = nullptr;  // null: nothing died
+    std::uint64_t version = 0;
+    HitCounts* hits = nullptr;  // null: hits are not counted
+    bool can_repeat = true;     // may several filters of the segment have one target?
     std::size_t n_targets = 0;
     std::uint64_t* bits = nullptr;
     std::size_t words_per_event = 0;
   };
 
-  Collector(const Setup& setup, Stamps& stamps) : setup_(setup), stamps_(stamps) {
+  Collector(const Setup& setup, Stamps& stamps, CollectorBuffers& buffers)
+      : setup_(setup), stamps_(stamps), buffers_(buffers) {
+    buffers_.targets.clear();
+    buffers_.begins.clear();
+    buffers_.counts.clear();
     if (needs_stamps() && stamps_.stamp_of.size() < setup_.n_targets) {
       stamps_.stamp_of.resize(setup_.n_targets);
     }
@@ -69,9 +91,9 @@ class Collector {
     ++stamps_.now;
     ++n_events_;
     if (setup_.output == Output::ids) {
-      ends_.push_back(targets_.size());
+      buffers_.begins.push_back(buffers_.targets.size());
     } else if (setup_.output == Output::count) {
-      counts_.push_back(0);
+      buffers_.counts.push_back(0);
     } else {
       row_ = setup_.bits + (n_events_ - 1) * setup_.words_per_event;
     }
@@ -89,17 +111,21 @@ class Collector {
     if (is_dead(filter)) return;
     const std::uint32_t target = setup_.target_of[filter];
     if (setup_.output == Output::bitset) {
-      row_[target / 64] |= std::uint64_t{1} << (target % 64);
+      const std::uint64_t bit = std::uint64_t{1} << (target % 64);
+      if (row_[target / 64] & bit) return;
+      row_[target / 64] |= bit;
+      count_hit(filter);
       return;
     }
     if (needs_stamps()) {
       if (stamps_.stamp_of[target] == stamps_.now) return;
       stamps_.stamp_of[target] = stamps_.now;
     }
+    count_hit(filter);
     if (setup_.output == Output::ids) {
-      targets_.push_back(target);
+      buffers_.targets.push_back(target);
     } else {
-      ++counts_.back();
+      ++buffers_.counts.back();
     }
   }
 
@@ -107,26 +133,28 @@ class Collector {
 
   std::size_t n_events() const { return n_events_; }
   // Output::ids: the targets of event e are targets()[begin(e)] .. targets()[end(e)].
-  const std::vector<std::uint32_t>& targets() const { return targets_; }
-  std::size_t begin(std::size_t event) const { return ends_[event]; }
+  const std::vector<std::uint32_t>& targets() const { return buffers_.targets; }
+  std::size_t begin(std::size_t event) const { return buffers_.begins[event]; }
   std::size_t end(std::size_t event) const {
-    return event + 1 < ends_.size() ? ends_[event + 1] : targets_.size();
+    return event + 1 < buffers_.begins.size() ? buffers_.begins[event + 1] : targets().size();
   }
-  const std::vector<std::int64_t>& counts() const { return counts_; }  // Output::count
+  const std::vector<std::int64_t>& counts() const { return buffers_.counts; }  // Output::count
 
  private:
   bool is_dead(FilterIdx filter) const {
-    if (setup_.dead == nullptr) return false;
+    if (setup_.died_at == nullptr) return false;
     const std::uint32_t slot = setup_.slot_of[filter];
-    return (setup_.dead[slot / 64] >> (slot % 64)) & 1;
+    return (*setup_.died_at)[slot].load(std::memory_order_relaxed) <= setup_.version;
+  }
+  void count_hit(FilterIdx filter) {
+    if (setup_.hits == nullptr) return;
+    (*setup_.hits)[setup_.slot_of[filter]].fetch_add(1, std::memory_order_relaxed);
   }
   bool needs_stamps() const { return setup_.can_repeat; }
 
   Setup setup_;
   Stamps& stamps_;
-  std::vector<std::uint32_t> targets_;
-  std::vector<std::size_t> ends_;  // where each event's targets begin
-  std::vector<std::int64_t> counts_;
+  CollectorBuffers& buffers_;
   std::uint64_t* row_ = nullptr;
   std::size_t n_events_ = 0;
 };

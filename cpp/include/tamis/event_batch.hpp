@@ -78,12 +78,18 @@ struct EventBatch {
   std::vector<EventValue> values;
   std::vector<double> x, y;
   std::size_t n_known = 0;
+  std::uint64_t catalogue_id = 0;  // whose attribute ids these are
   StringArena arena;
   std::vector<std::shared_ptr<const void>> owners;  // of borrowed strings
 
   std::size_t size() const { return offsets.size() - 1; }
   bool has_positions() const { return !x.empty(); }
   bool has_position(std::size_t event) const { return has_positions() && x[event] == x[event]; }
+
+  void encode_for(const Names& names) {
+    n_known = names.size();
+    catalogue_id = names.catalogue_id();
+  }
 
   // Building, one event after the other.
   void add(AttributeId attribute, EventValue value) {

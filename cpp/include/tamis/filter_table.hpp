@@ -20,6 +20,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "tamis/catalogue.hpp"
@@ -149,6 +150,14 @@ class FilterTable {
   // they are the same).
   void append(const FilterTable& other, FilterIdx begin, FilterIdx end,
               const std::vector<AttributeId>& attribute_of);
+  // Room so that `n_filters` usual filters can be appended without moving anything; and is there
+  // room for all of `more`?
+  void reserve(std::size_t n_filters);
+  bool has_room_for(const FilterTable& more) const;
+  // Adds room for all of `more` to the room that was reserved so far.
+  void reserve_more(const FilterTable& more);
+  // Replaces each attribute id by attribute_of[id].
+  void translate(const std::vector<AttributeId>& attribute_of);
   std::size_t n_bytes() const;
 
  private:
@@ -157,8 +166,10 @@ class FilterTable {
   std::uint32_t append_constraint(const FilterTable& other, const Constraint& source,
                                   const std::vector<AttributeId>& attribute_of);
   std::uint32_t append_set(const FilterTable& other, const GeneralSet& source);
+  using CopiedResiduals = std::unordered_map<std::uint32_t, std::uint32_t>;
   std::uint32_t append_residual(const FilterTable& other, std::uint32_t node,
-                                const std::vector<AttributeId>& attribute_of);
+                                const std::vector<AttributeId>& attribute_of,
+                                CopiedResiduals& copied);
   void check_room() const;
   void use(AttributeId attribute) {
     if (attribute >= n_attributes_) n_attributes_ = attribute + std::size_t{1};

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 
@@ -18,13 +17,6 @@ struct IdView {
   static IdView of(std::int64_t value) { return {IdType::integer, value, {}}; }
   static IdView of(std::string_view value) { return {IdType::string, 0, value}; }
   friend bool operator==(const IdView&, const IdView&) = default;
-};
-
-struct IdHash {
-  std::size_t operator()(const IdView& id) const {
-    return id.type == IdType::integer ? std::hash<std::int64_t>{}(id.integer)
-                                      : std::hash<std::string_view>{}(id.string);
-  }
 };
 
 std::string to_text(const IdView& id);

@@ -1,14 +1,15 @@
 // The live set of subscriptions.
 //
-//     store       slot -> id, predicate, subscriber; slots are never used twice
-//     segments    immutable: filter table + index of one engine + slot of each filter
-//     pending     filters of changes since the last match, not yet indexed
-//     dead        slots that were unsubscribed or replaced
+//     store       slot -> id, predicate, subscriber, version of its death
+//     segments    immutable: filters, the slot of each, the index of an engine over them
+//     delta       the newest filters, appended in place
+//     snapshot    segments + the length of the delta + a version: what one match sees
 //
-// A change goes to `pending` and `dead`. The next match turns pending filters into a segment,
-// merges segments of similar size so that there are at most kMaxSegments, and publishes all of it
-// as one snapshot; matches run on the snapshot that they began with. When most slots are dead the
-// store is rebuilt without them.
+// A change appends to the delta (a large batch becomes a segment of its own, not yet indexed), sets
+// versions of death, and publishes a new snapshot: O(1), whatever lives. Matches take the newest
+// snapshot and never wait. A thread in the background merges what is not indexed, and segments of
+// similar size, into segments of the matcher's engine, and drops the dead; it holds the writer's
+// lock only to swap them in.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ struct MatcherOptions {
   std::string engine = "auto";
   Space space = Space::plane;
   std::size_t n_threads = 1;
+  bool counts_hits = false;  // keep how often each subscription matched
   Parameters parameters;
 };
 
@@ -37,6 +39,13 @@ struct NewSubscription {
   IdView id;
   std::string_view predicate;
   std::optional<IdView> subscriber;  // none: the id itself
+};
+
+// A new centre for an area of a subscription.
+struct Move {
+  IdView id;
+  double x = 0, y = 0;
+  std::optional<std::uint32_t> area;  // which, counted from 0; none: it has one
 };
 
 // A row that could not be taken.
@@ -51,7 +60,6 @@ struct MatchOptions {
   Deliver deliver = Deliver::subscriptions;
 };
 
-class Store;
 struct Snapshot;
 
 // One state of a matcher, for encoding events and matching them. It stays valid while held.
@@ -80,18 +88,21 @@ struct MatchResult {
 
 struct SegmentStats {
   std::string engine;
+  bool is_indexed = false;  // false: waits for the merge, and is matched naively
   std::size_t n_filters = 0, n_constraints = 0, n_table_bytes = 0, n_index_bytes = 0;
 };
 
 struct MatcherStats {
-  std::size_t n_subscriptions = 0, n_subscribers = 0, n_attributes = 0, n_pending_filters = 0,
-              n_dead = 0, n_store_bytes = 0;
+  std::size_t n_subscriptions = 0, n_subscribers = 0, n_attributes = 0, n_delta_filters = 0,
+              n_dead = 0, n_store_bytes = 0, n_delta_bytes = 0, n_merges = 0;
+  std::uint64_t version = 0;
+  bool is_merging = false;
   std::vector<SegmentStats> segments;
 };
 
 class Matcher {
  public:
-  static constexpr std::size_t kMaxSegments = 4;
+  static constexpr std::size_t kMaxSegments = 4;  // that merging aims at
 
   explicit Matcher(const MatcherOptions& options);
   ~Matcher();
@@ -105,6 +116,9 @@ class Matcher {
   // All or none; throws UnknownIdError for the first unknown id.
   void unsubscribe(std::span<const IdView> ids);
 
+  // All or none, like subscribe.
+  std::vector<RowError> move(std::span<const Move> rows);
+
   bool contains(const IdView& id) const;
   std::string predicate(const IdView& id) const;  // throws UnknownIdError
   std::size_t size() const;
@@ -113,17 +127,24 @@ class Matcher {
   std::vector<std::int64_t> integer_ids() const;
 
   // The state with all changes that returned before this call.
-  View view();
+  View view() const;
   // Throws ArgumentError if the events were encoded for an older view with fewer attributes.
-  MatchResult match(const View& view, const EventBatch& events, const MatchOptions& options);
-  void flush();  // builds what is pending
+  MatchResult match(const View& view, const EventBatch& events, const MatchOptions& options) const;
+  // Waits until every change is indexed and merged. Throws what a merge threw.
+  void flush();
   MatcherStats stats() const;
-  const MatcherOptions& options() const { return options_; }
+  // The subscriptions that matched most, with how often; needs counts_hits.
+  struct Hits {
+    IdType type = IdType::none;
+    std::int64_t integer = 0;
+    std::string string;
+    std::uint64_t n_hits = 0;
+  };
+  std::vector<Hits> top(std::size_t n) const;
+  const MatcherOptions& options() const;
 
  private:
-  struct State;
-  MatcherOptions options_;
-  const Engine* engine_;
+  class State;
   std::unique_ptr<State> state_;
 };
 

@@ -4,6 +4,7 @@
 // table. A burst of new names copies once, because nobody takes a version in between.
 #include "tamis/catalogue.hpp"
 
+#include <atomic>
 #include <utility>
 
 #include "tamis/error.hpp"
@@ -13,6 +14,8 @@ namespace tamis {
 namespace {
 
 constexpr std::size_t kFirstSlots = 16;
+
+std::atomic<std::uint64_t> next_catalogue_id{1};
 
 }  // namespace
 
@@ -38,6 +41,10 @@ void Names::insert(std::string_view name) {
   }
   names_.emplace_back(name);
   place(slots_, hash_name(name), static_cast<std::uint32_t>(names_.size()));
+}
+
+Catalogue::Catalogue() : names_(std::make_shared<Names>()) {
+  names_->catalogue_id_ = next_catalogue_id.fetch_add(1, std::memory_order_relaxed);
 }
 
 AttributeId Catalogue::intern(std::string_view name) {

@@ -743,7 +743,9 @@ class Encoder {
                       std::int64_t first_entry);
   [[noreturn]] void throw_at(std::string_view column, std::int64_t row,
                              const std::string& reason) const {
-    throw EventError("column " + quote(column) + ", row " + std::to_string(row) + ": " + reason);
+    const auto row_of_table = static_cast<std::int64_t>(n_rows_before_) + row;
+    throw EventError("column " + quote(column) + ", row " + std::to_string(row_of_table) + ": " +
+                     reason);
   }
   void decode(const FlatColumn& flat, std::int64_t begin, std::int64_t end, EventValue* out) {
     try {
@@ -757,6 +759,7 @@ class Encoder {
   const ArrowSchema& schema_;
   const Names& names_;
   EventBatch& batch_;
+  const std::size_t n_rows_before_ = batch_.size();  // of the same table, in earlier record batches
   SeenAttributes seen_;
   const std::uint8_t* validity_ = nullptr;  // of rows
   std::vector<FlatColumn> flat_;
@@ -1086,7 +1089,7 @@ void encode_arrow(ArrowArray* array, const ArrowSchema* schema, const Names& nam
     throw EventError(
         "the type of the record batch must be an Arrow schema, not one that was released");
   }
-  batch.n_known = names.size();
+  batch.encode_for(names);
   if (Encoder(*owner, *schema, names, position, batch).encode()) {
     batch.owners.push_back(std::move(owner));
   }

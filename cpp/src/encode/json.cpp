@@ -718,7 +718,7 @@ JsonResult decode_json_lines(std::string_view text, const Names& names,
     text.remove_prefix(kByteOrderMark.size());
   }
   JsonResult result;
-  result.events.n_known = names.size();
+  result.events.encode_for(names);
   if (text.empty()) return result;
   Decoder decoder(names, options, result);
   std::string last_line;  // with the '\n' that the text lacks

@@ -199,7 +199,8 @@ Token Lexer::number(Token token) {
   } else {
     token.type = Token::Type::decimal;
     if (std::from_chars(from, at, token.decimal).ec != std::errc{}) {
-      token.decimal = std::strtod(std::string(from, at).c_str(), nullptr);  // too small, or too large
+      token.decimal =
+          std::strtod(std::string(from, at).c_str(), nullptr);  // too small, or too large
     }
     if (!std::isfinite(token.decimal)) {
       throw LanguageError("a number must lie within the range of a double", token.offset);

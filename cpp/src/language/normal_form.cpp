@@ -288,6 +288,7 @@ class Normaliser {
     std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
       return a.filters.size() < b.filters.size();
     });
+    std::vector<NodeIdx> left_over;
     for (Part& part : parts) {
       // Every filter of the product meets every filter of the part.
       std::size_t width_now = 0;
@@ -297,19 +298,37 @@ class Normaliser {
       } else if (width_now * part.filters.size() + part.n_constraints * product.size() <= most) {
         product = multiplied(product, part.filters);
       } else {
-        const std::uint32_t rest = residual(part.node, is_negated);
-        for (NormalFilter& filter : product) filter.residuals.push_back(rest);
+        left_over.push_back(part.node);
       }
       if (product.empty()) {
         ++form_.n_never;
         return {};
       }
     }
+    if (!left_over.empty()) {
+      const std::uint32_t rest = conjunction_of_residuals(left_over, is_negated);
+      for (NormalFilter& filter : product) filter.residuals.push_back(rest);
+    }
     return product;
   }
 
+  // One residual for all that an AND leaves over, shared by its filters.
+  std::uint32_t conjunction_of_residuals(const std::vector<NodeIdx>& nodes, bool is_negated) {
+    if (nodes.size() == 1) return residual(nodes[0], is_negated);
+    NormalResidual all;
+    for (const NodeIdx node : nodes) all.children.push_back(residual(node, is_negated));
+    form_.residuals.push_back(std::move(all));
+    return static_cast<std::uint32_t>(form_.residuals.size() - 1);
+  }
+
   static std::size_t width(const NormalFilter& filter) {
-    return filter.constraints.size() + filter.areas.size() + filter.residuals.size();
+    // A large set counts for what copying it costs.
+    std::size_t total = filter.areas.size() + filter.residuals.size();
+    for (const NormalConstraint& constraint : filter.constraints) {
+      total +=
+          std::max<std::size_t>(1, constraint.set.numbers.size() + constraint.set.strings.size());
+    }
+    return total;
   }
 
   Filters multiplied(const Filters& left, const Filters& right) {
@@ -349,17 +368,22 @@ class Normaliser {
       std::stable_sort(all.begin(), all.end(), by_name);
     }
     std::size_t last = 0;
-    for (std::size_t next = 1; next < all.size(); ++next) {
-      if (all[next].name != all[last].name) {
-        if (++last != next) all[last] = std::move(all[next]);
-        continue;
+    for (std::size_t begin = 0; begin < all.size(); ++last) {
+      std::size_t end = begin + 1;
+      while (end < all.size() && all[end].name == all[begin].name) ++end;
+      // Pairs, then pairs of pairs: a thousand `!=` on one attribute stay n log n.
+      for (std::size_t step = 1; step < end - begin; step *= 2) {
+        for (std::size_t at = begin; at + step < end; at += 2 * step) {
+          all[at].set = set_intersection(all[at].set, all[at + step].set);
+          std::move(all[at + step].patterns.begin(), all[at + step].patterns.end(),
+                    std::back_inserter(all[at].patterns));
+        }
       }
-      all[last].set = set_intersection(all[last].set, all[next].set);
-      all[last].patterns.insert(all[last].patterns.end(), all[next].patterns.begin(),
-                                all[next].patterns.end());
-      if (all[last].set.is_empty()) return false;
+      if (all[begin].set.is_empty()) return false;
+      if (last != begin) all[last] = std::move(all[begin]);
+      begin = end;
     }
-    all.resize(last + 1);
+    all.resize(last);
     return true;
   }
 

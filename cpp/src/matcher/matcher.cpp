@@ -1,42 +1,43 @@
 #include "tamis/matcher.hpp"
 
+#include <malloc.h>
+#include <pthread.h>
+
 #include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <exception>
+#include <list>
 #include <mutex>
+#include <thread>
 
 #include "common/thread_pool.hpp"
+#include "engines/naive.hpp"
 #include "segment.hpp"
+#include "snapshot.hpp"
 #include "store.hpp"
 #include "tamis/ast.hpp"
 #include "tamis/error.hpp"
+#include "tamis/move_area.hpp"
 #include "tamis/normal_form.hpp"
 
 namespace tamis {
 namespace {
 
-constexpr std::size_t kMinDead = 1024;       // below this, dead slots are not worth a rebuild
-constexpr std::size_t kSizeRatio = 8;        // segments of less than this apart are merged
+// A delta begins small and grows by this factor, each time it is full, up to the most.
+constexpr std::size_t kFirstDeltaFilters = 64;
+constexpr std::size_t kDeltaGrowth = 4;
+constexpr std::size_t kMaxDeltaFilters = 4096;
+// An indexed segment is merged with what is new if it is at most so many times larger.
+constexpr std::size_t kSizeRatio = 4;
+constexpr std::size_t kLargeMerge = 100'000;  // filters from which memory is given back at once
+constexpr std::size_t kMinDead = 4096;       // fewer dead slots are not worth a merge of everything
+constexpr std::size_t kRowsPerTask = 2048;   // of a batch of subscriptions read on several threads
 constexpr std::size_t kEventsPerTask = 256;  // of a match on several threads, at most
 // Filters times events below which waking another thread costs more than it brings.
 constexpr std::size_t kMinParallelWork = std::size_t{1} << 20;
 constexpr std::size_t kMaxBitsetBytes = std::size_t{8} << 30;
-
-class Bits {
- public:
-  bool test(std::size_t at) const {
-    return at / 64 < words_.size() && ((words_[at / 64] >> (at % 64)) & 1);
-  }
-  void set(std::size_t at) {
-    if (at / 64 >= words_.size()) words_.resize(at / 64 + 1);
-    words_[at / 64] |= std::uint64_t{1} << (at % 64);
-  }
-  void grow_to(std::size_t n_bits) {
-    if (words_.size() < (n_bits + 63) / 64) words_.resize((n_bits + 63) / 64);
-  }
-  const std::uint64_t* data() const { return words_.data(); }
-
- private:
-  std::vector<std::uint64_t> words_;
-};
+constexpr std::size_t kMaxSlots = std::size_t{1} << 31;
 
 void check_areas(const Ast& ast, Space space) {
   for (const Node& node : ast.nodes) {
@@ -49,255 +50,239 @@ void check_areas(const Ast& ast, Space space) {
   }
 }
 
-}  // namespace
-
-// What a match sees.
-struct Snapshot {
-  std::vector<std::shared_ptr<const Segment>> segments;  // the largest first
-  std::shared_ptr<const Bits> dead;                      // null: none
-  std::shared_ptr<const Store> store;
-  std::shared_ptr<const Names> names = std::make_shared<const Names>();
-  IdType id_type = IdType::none;
-  std::size_t n_slots = 0, n_subscribers = 0, n_filters = 0;
+// Subscriptions read aside, with names of their own: a bad row leaves no trace.
+struct Staged {
+  explicit Staged(Space space) : table(std::make_shared<FilterTable>(space)) {}
+  std::size_t first_row = 0;
+  std::shared_ptr<FilterTable> table;
+  Catalogue names;
+  std::vector<std::uint32_t> n_filters;  // of each row
+  std::vector<RowError> errors;
 };
 
-const Names& View::names() const { return *snapshot->names; }
+Staged read_rows(std::span<const NewSubscription> rows, std::size_t begin, std::size_t end,
+                 Space space) {
+  Staged staged(space);
+  staged.first_row = begin;
+  Ast ast;
+  for (std::size_t row = begin; row < end && staged.errors.size() < Matcher::kMaxRowErrors; ++row) {
+    const std::size_t n_before = staged.table->size();
+    try {
+      parse(rows[row].predicate, ast);
+      check_areas(ast, space);
+      if (staged.errors.empty()) staged.table->append(to_normal_form(ast), staged.names);
+    } catch (const LanguageError& error) {
+      staged.errors.push_back({row, error.what(), error.offset()});
+    }
+    staged.n_filters.push_back(static_cast<std::uint32_t>(staged.table->size() - n_before));
+  }
+  return staged;
+}
+
+}  // namespace
 
 std::string to_text(const IdView& id) {
   return id.type == IdType::integer ? std::to_string(id.integer)
                                     : "'" + std::string(id.string) + "'";
 }
 
-struct Matcher::State {
-  explicit State(Space space)
-      : store(std::make_shared<Store>()), pending(space), published(std::make_shared<Snapshot>()) {}
+const Names& View::names() const { return *snapshot->names; }
 
-  mutable std::mutex writer;  // of everything down to `published`
-  IdType id_type = IdType::none;
-  std::shared_ptr<Store> store;
-  Catalogue catalogue;
-  SegmentFilters pending;
-  Bits dead;
-  std::size_t n_dead = 0;
-  bool is_dirty = false;
+IdView MatchResult::id(std::uint32_t target) const {
+  return deliver == Deliver::subscribers ? snapshot->store->subscriber_id(target)
+                                         : snapshot->store->id(target);
+}
 
-  mutable std::mutex publishing;  // of `published` alone; held for a copy of the pointer
-  std::shared_ptr<const Snapshot> published;
+IdType MatchResult::id_type() const { return snapshot->id_type; }
 
-  std::mutex spare_mutex;
-  std::vector<std::unique_ptr<Stamps>> spare_stamps;
+class Matcher::State {
+ public:
+  explicit State(const MatcherOptions& given)
+      : options(given),
+        engine_(find_engine(given.engine == "auto" ? "naive" : given.engine)),
+        naive_(find_engine("naive")) {
+    options.parameters = complete_parameters(engine_, given.parameters);
+    if (options.n_threads == 0) throw ArgumentError("threads must be at least 1, not 0");
+    const std::lock_guard lock(writer_);
+    publish();
+    all_states().add(this);
+  }
+
+  ~State() {
+    all_states().remove(this);
+    {
+      const std::lock_guard lock(writer_);
+      is_closing_ = true;
+    }
+    wake_merger_.notify_all();
+    if (merger_.joinable()) merger_.join();
+  }
+
+  std::vector<RowError> subscribe(std::span<const NewSubscription> rows);
+  void unsubscribe(std::span<const IdView> ids);
+  std::vector<RowError> move(std::span<const Move> rows);
+  void flush();
+  MatcherStats stats() const;
 
   std::shared_ptr<const Snapshot> snapshot() const {
-    const std::lock_guard lock(publishing);
-    return published;
+    const std::lock_guard lock(publishing_);
+    return published_;
+  }
+  // Reads the store under the writer's lock.
+  template <typename Read>
+  auto read(Read read_store) const {
+    const std::lock_guard lock(writer_);
+    return read_store(*store_, id_type_);
   }
 
-  void kill(std::uint32_t slot) {
-    dead.set(slot);
-    ++n_dead;
+  std::unique_ptr<Workspace> take_workspace() {
+    const std::lock_guard lock(spare_mutex_);
+    if (spare_.empty()) return std::make_unique<Workspace>();
+    std::unique_ptr<Workspace> workspace = std::move(spare_.back());
+    spare_.pop_back();
+    return workspace;
+  }
+  void give_back(std::unique_ptr<Workspace> workspace) {
+    const std::lock_guard lock(spare_mutex_);
+    spare_.push_back(std::move(workspace));
   }
 
-  // Live filters of `segments`. Slots are translated by `slot_of` (empty: as they are), and
-  // subscribers are looked up anew.
-  SegmentFilters merged(std::span<const std::shared_ptr<const Segment>> segments, Space space,
-                        const Store& target, const std::vector<std::uint32_t>& slot_of) const {
-    SegmentFilters all(space);
-    for (const auto& segment : segments) {
-      const std::vector<std::uint32_t>& slots = segment->slot_of();
-      for (std::size_t begin = 0; begin < slots.size();) {
-        const bool is_dead = dead.test(slots[begin]);
-        std::size_t end = begin;
-        while (end < slots.size() && dead.test(slots[end]) == is_dead) ++end;
-        if (!is_dead) {
-          all.table->append(segment->table(), static_cast<FilterIdx>(begin),
-                            static_cast<FilterIdx>(end), {});
-          for (std::size_t at = begin; at < end; ++at) {
-            const std::uint32_t slot = slot_of.empty() ? slots[at] : slot_of[slots[at]];
-            all.add(1, slot, target.subscriber_of[slot]);
-          }
-        }
-        begin = end;
-      }
+  MatcherOptions options;
+
+ private:
+  // Every live matcher, so that fork finds none of them in the middle of something.
+  class AllStates {
+   public:
+    AllStates() {
+      pthread_atfork([] { all_states().lock_all(); }, [] { all_states().unlock_all(false); },
+                     [] { all_states().unlock_all(true); });
     }
-    return all;
+    void add(State* state) {
+      const std::lock_guard lock(mutex_);
+      states_.push_back(state);
+    }
+    void remove(State* state) {
+      const std::lock_guard lock(mutex_);
+      states_.remove(state);
+    }
+
+   private:
+    void lock_all() {
+      mutex_.lock();
+      for (State* state : states_) state->lock_for_fork();
+    }
+    void unlock_all(bool is_child) {
+      for (State* state : states_) state->unlock_after_fork(is_child);
+      mutex_.unlock();
+    }
+    std::mutex mutex_;
+    std::list<State*> states_;
+  };
+  static AllStates& all_states() {
+    static auto* const all = new AllStates;  // never destroyed: fork handlers stay
+    return *all;
   }
 
-  void refresh(const Engine& engine, const MatcherOptions& options) {
-    const std::shared_ptr<const Snapshot> old = snapshot();
-    auto next = std::make_shared<Snapshot>();
-    next->segments = old->segments;
-    const auto add = [&](SegmentFilters filters) {
-      if (filters.slot_of.empty()) return;
-      next->segments.push_back(
-          std::make_shared<const Segment>(std::move(filters), engine, options.parameters));
-    };
-    if (!pending.slot_of.empty()) {
-      add(std::exchange(pending, SegmentFilters(options.space)));
+  void lock_for_fork() {
+    writer_.lock();
+    publishing_.lock();
+    spare_mutex_.lock();
+  }
+  void unlock_after_fork(bool is_child) {
+    if (is_child) {
+      // The merging thread is not here. What it had taken is still in the segments.
+      new (&merger_) std::thread();
+      new (&wake_merger_) std::condition_variable();
+      new (&merger_is_idle_) std::condition_variable();
+      is_merging_ = false;
     }
-    if (n_dead >= kMinDead && n_dead > store->ids.size() / 2) {
-      add(without_dead(std::exchange(next->segments, {}), options.space));
-    }
-    const auto by_size = [](const auto& a, const auto& b) { return a->size() > b->size(); };
-    std::sort(next->segments.begin(), next->segments.end(), by_size);
-    while (next->segments.size() > 1) {
-      const std::size_t last = next->segments.size() - 1;
-      const bool is_close =
-          next->segments[last - 1]->size() < kSizeRatio * next->segments[last]->size();
-      if (!is_close && next->segments.size() <= kMaxSegments) break;
-      SegmentFilters both =
-          merged({next->segments.data() + last - 1, 2}, options.space, *store, {});
-      next->segments.resize(last - 1);
-      add(std::move(both));
-      std::sort(next->segments.begin(), next->segments.end(), by_size);
-    }
-    if (n_dead > 0) {
-      dead.grow_to(store->ids.size());
-      next->dead = std::make_shared<const Bits>(dead);
-    }
-    next->store = store;
-    next->n_slots = store->ids.size();
-    next->n_subscribers = store->subscribers.size();
-    next->names = catalogue.names();
-    next->id_type = id_type;
-    for (const auto& segment : next->segments) next->n_filters += segment->size();
-    is_dirty = false;
-    const std::lock_guard lock(publishing);
-    published = std::move(next);
+    spare_mutex_.unlock();
+    publishing_.unlock();
+    writer_.unlock();
   }
 
-  // A new store with the live subscriptions alone, and all their filters.
-  SegmentFilters without_dead(std::span<const std::shared_ptr<const Segment>> segments,
-                              Space space) {
-    auto compact = std::make_shared<Store>();
-    std::vector<std::uint32_t> slot_of(store->ids.size());
-    for (std::uint32_t slot = 0; slot < slot_of.size(); ++slot) {
-      if (dead.test(slot)) continue;
-      slot_of[slot] = compact->add(store->ids.at(slot), std::move(store->predicates[slot]),
-                                   store->subscribers.at(store->subscriber_of[slot]));
-    }
-    SegmentFilters all = merged(segments, space, *compact, slot_of);
-    store = std::move(compact);
-    dead = Bits();
-    n_dead = 0;
-    return all;
+  // --- all of these under writer_ ---
+  std::vector<RowError> check_ids(std::span<const NewSubscription> rows, IdType& type) const;
+  void take(std::span<const NewSubscription> rows, std::vector<Staged>& staged);
+  void append(std::span<const NewSubscription> rows, Staged& staged);
+  void kill(std::uint32_t slot) { store_->kill(slot, version_ + 1); }
+  void seal_delta();
+  void publish();
+  bool has_merge_to_do() const {
+    return std::any_of(segments_.begin(), segments_.end(),
+                       [](const auto& segment) { return !segment->is_indexed(); }) ||
+           segments_.size() > kMaxSegments || has_many_dead();
   }
+  bool has_many_dead() const {
+    return store_->n_dead_unmerged() > std::max(kMinDead, store_->n_live());
+  }
+  void wake_merger();
+  std::vector<std::shared_ptr<const Segment>> choose_merge() const;
 
-  std::unique_ptr<Stamps> take_stamps() {
-    const std::lock_guard lock(spare_mutex);
-    if (spare_stamps.empty()) return std::make_unique<Stamps>();
-    std::unique_ptr<Stamps> stamps = std::move(spare_stamps.back());
-    spare_stamps.pop_back();
-    return stamps;
-  }
-  void give_back(std::unique_ptr<Stamps> stamps) {
-    const std::lock_guard lock(spare_mutex);
-    spare_stamps.push_back(std::move(stamps));
-  }
+  void run_merger();
+  struct Merged {
+    std::shared_ptr<const Segment> segment;  // null: nothing is left
+    std::vector<std::uint32_t> dropped;      // slots
+    std::size_t n_inputs = 0;                // filters
+  };
+  Merged merge(std::span<const std::shared_ptr<const Segment>> inputs, std::uint64_t version) const;
+
+  const Engine& engine_;
+  const Engine& naive_;
+
+  mutable std::mutex writer_;
+  std::shared_ptr<Store> store_ = std::make_shared<Store>();
+  Catalogue catalogue_;
+  std::vector<std::shared_ptr<const Segment>> segments_;
+  std::shared_ptr<Delta> delta_;
+  std::size_t next_delta_filters_ = kFirstDeltaFilters;
+  IdType id_type_ = IdType::none;
+  std::uint64_t version_ = 0;  // of the newest snapshot
+
+  std::thread merger_;
+  std::condition_variable wake_merger_, merger_is_idle_;
+  bool is_merging_ = false, is_closing_ = false;
+  std::size_t n_merges_ = 0, n_flushing_ = 0;
+  std::exception_ptr merge_error_;
+
+  mutable std::mutex publishing_;  // held for a copy of the pointer alone
+  std::shared_ptr<const Snapshot> published_;
+
+  std::mutex spare_mutex_;
+  std::vector<std::unique_ptr<Workspace>> spare_;
 };
 
-namespace {
+// --- changes
+// ---------------------------------------------------------------------------------------
 
-// What one task of a match found in its range of events.
-struct Part {
-  std::vector<std::uint32_t> targets;
-  std::vector<std::int64_t> counts;  // of each event
-  Counters counters;
-};
-
-// Matches events `begin` to `end` against all segments of a snapshot. Bits go to `bits`, the row of
-// event `begin`.
-Part match_range(const Snapshot& snapshot, const EventBatch& events, const MatchOptions& options,
-                 std::size_t begin, std::size_t end, std::uint64_t* bits,
-                 std::size_t words_per_event, Stamps& stamps) {
-  const bool to_subscribers = options.deliver == Deliver::subscribers;
-  const bool has_many = snapshot.segments.size() > 1;
-  // Subscribers of several segments must be made unique, even to be counted.
-  const bool must_unite = to_subscribers && has_many;
-  Part part;
-  std::vector<Collector> collectors;
-  collectors.reserve(snapshot.segments.size());
-  for (const auto& segment : snapshot.segments) {
-    Collector::Setup setup;
-    setup.output = options.output == Output::count && must_unite ? Output::ids : options.output;
-    setup.slot_of = segment->slot_of().data();
-    setup.target_of = to_subscribers ? segment->subscriber_of().data() : setup.slot_of;
-    setup.dead = snapshot.dead ? snapshot.dead->data() : nullptr;
-    setup.can_repeat = to_subscribers || segment->has_repeats();
-    setup.n_targets = to_subscribers ? snapshot.n_subscribers : snapshot.n_slots;
-    setup.bits = bits;
-    setup.words_per_event = words_per_event;
-    Collector& collector = collectors.emplace_back(setup, stamps);
-    std::unique_ptr<Scratch> scratch = segment->take_scratch();
-    segment->index().match(events, begin, end, *scratch, collector);
-    segment->give_back(std::move(scratch));
-    part.counters += collector.counters;
-  }
-  if (options.output == Output::bitset) return part;
-
-  part.counts.assign(end - begin, 0);
-  if (options.output == Output::count && !must_unite) {
-    for (const Collector& each : collectors) {
-      for (std::size_t event = 0; event < end - begin; ++event) {
-        part.counts[event] += each.counts()[event];
-      }
-    }
-    return part;
-  }
-  for (std::size_t event = 0; event < end - begin; ++event) {
-    const std::size_t n_before = part.targets.size();
-    ++stamps.now;
-    for (const Collector& each : collectors) {
-      for (std::size_t at = each.begin(event); at < each.end(event); ++at) {
-        const std::uint32_t target = each.targets()[at];
-        if (must_unite) {
-          if (stamps.stamp_of[target] == stamps.now) continue;
-          stamps.stamp_of[target] = stamps.now;
-        }
-        part.targets.push_back(target);
-      }
-    }
-    part.counts[event] = static_cast<std::int64_t>(part.targets.size() - n_before);
-    if (options.output == Output::count) part.targets.resize(n_before);
-  }
-  return part;
-}
-
-}  // namespace
-
-Matcher::Matcher(const MatcherOptions& options)
-    : options_(options),
-      engine_(&find_engine(options.engine == "auto" ? "naive" : options.engine)),
-      state_(std::make_unique<State>(options.space)) {
-  options_.parameters = complete_parameters(*engine_, options.parameters);
-  if (options_.n_threads == 0) throw ArgumentError("threads must be at least 1, not 0");
-}
-
-Matcher::~Matcher() = default;
-
-std::vector<RowError> Matcher::subscribe(std::span<const NewSubscription> rows) {
-  // Read everything aside first, with names of its own: a bad row leaves no trace.
+std::vector<RowError> Matcher::State::subscribe(std::span<const NewSubscription> rows) {
+  const std::size_t n_tasks = (rows.size() + kRowsPerTask - 1) / kRowsPerTask;
+  std::vector<Staged> staged(n_tasks, Staged(options.space));
+  parallel_for(n_tasks, options.n_threads, [&](std::size_t task) {
+    const std::size_t begin = task * kRowsPerTask;
+    staged[task] =
+        read_rows(rows, begin, std::min(begin + kRowsPerTask, rows.size()), options.space);
+  });
   std::vector<RowError> errors;
-  Catalogue names;
-  FilterTable staged(options_.space);
-  std::vector<std::uint32_t> n_filters(rows.size());
-  Ast ast;
-  for (std::size_t row = 0; row < rows.size() && errors.size() < kMaxRowErrors; ++row) {
-    const std::size_t n_before = staged.size();
-    try {
-      parse(rows[row].predicate, ast);
-      check_areas(ast, options_.space);
-      if (errors.empty()) staged.append(to_normal_form(ast), names);
-    } catch (const LanguageError& error) {
-      errors.push_back({row, error.what(), error.offset()});
+  for (Staged& each : staged) {
+    for (RowError& error : each.errors) {
+      if (errors.size() < kMaxRowErrors) errors.push_back(std::move(error));
     }
-    n_filters[row] = static_cast<std::uint32_t>(staged.size() - n_before);
   }
   if (!errors.empty()) return errors;
 
-  State& state = *state_;
-  const std::lock_guard lock(state.writer);
-  // The type of ids is settled by the first subscription and holds for all.
-  IdType type = state.id_type;
+  const std::lock_guard lock(writer_);
+  IdType type = id_type_;
+  errors = check_ids(rows, type);
+  if (!errors.empty() || rows.empty()) return errors;
+  id_type_ = type;
+  take(rows, staged);
+  return {};
+}
+
+std::vector<RowError> Matcher::State::check_ids(std::span<const NewSubscription> rows,
+                                                IdType& type) const {
+  std::vector<RowError> errors;
   for (std::size_t row = 0; row < rows.size() && errors.size() < kMaxRowErrors; ++row) {
     if (type == IdType::none) type = rows[row].id.type;
     const auto check = [&](const IdView& id, const char* what) {
@@ -311,111 +296,387 @@ std::vector<RowError> Matcher::subscribe(std::span<const NewSubscription> rows) 
     check(rows[row].id, "id");
     if (rows[row].subscriber) check(*rows[row].subscriber, "subscriber");
   }
-  constexpr std::size_t kMaxSlots = std::size_t{1} << 31;
-  if (errors.empty() && state.store->ids.size() + rows.size() > kMaxSlots) {
+  if (errors.empty() && store_->n_slots() + rows.size() > kMaxSlots) {
     errors.push_back({0, "a matcher must not hold more than 2^31 subscriptions", std::nullopt});
   }
-  if (!errors.empty()) return errors;
-
-  state.id_type = type;
-  std::vector<AttributeId> attribute_of(names.size());
-  for (AttributeId id = 0; id < attribute_of.size(); ++id) {
-    attribute_of[id] = state.catalogue.intern(names.names()->name(id));
-  }
-  state.pending.table->append(staged, 0, static_cast<FilterIdx>(staged.size()), attribute_of);
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    const NewSubscription& each = rows[row];
-    if (const auto old = state.store->slot_of.find(each.id); old != state.store->slot_of.end()) {
-      state.kill(old->second);
-    }
-    const std::uint32_t slot =
-        state.store->add(each.id, std::string(each.predicate), each.subscriber.value_or(each.id));
-    state.pending.add(n_filters[row], slot, state.store->subscriber_of[slot]);
-  }
-  state.is_dirty = state.is_dirty || !rows.empty();
-  return {};
+  return errors;
 }
 
-void Matcher::unsubscribe(std::span<const IdView> ids) {
-  State& state = *state_;
-  const std::lock_guard lock(state.writer);
+// Everything is checked: from here on only memory can fail.
+void Matcher::State::take(std::span<const NewSubscription> rows, std::vector<Staged>& staged) {
+  store_->free_retired();
+  for (Staged& each : staged) append(rows, each);
+  publish();
+}
+
+void Matcher::State::append(std::span<const NewSubscription> rows, Staged& staged) {
+  const std::shared_ptr<const Names> names = staged.names.names();
+  std::vector<AttributeId> attribute_of(names->size());
+  for (AttributeId id = 0; id < attribute_of.size(); ++id) {
+    attribute_of[id] = catalogue_.intern(names->name(id));
+  }
+  SegmentFilters own(options.space);  // of a batch that is too large for a delta
+  SegmentFilters* target = nullptr;
+  // A new delta where the old one is full; but not for one predicate that is too large for any.
+  const bool is_full = delta_ == nullptr || (!delta_->has_room_for(*staged.table) &&
+                                             4 * delta_->filters().size() > delta_->n_most());
+  if (is_full && staged.table->size() <= kMaxDeltaFilters / 2) {
+    seal_delta();
+    delta_ = std::make_shared<Delta>(options.space, next_delta_filters_);
+    next_delta_filters_ = std::min(next_delta_filters_ * kDeltaGrowth, kMaxDeltaFilters);
+  }
+  if (delta_ != nullptr && delta_->has_room_for(*staged.table)) {
+    target = &delta_->filters();
+    target->table->append(*staged.table, 0, static_cast<FilterIdx>(staged.table->size()),
+                          attribute_of);
+  } else {
+    target = &own;
+    staged.table->translate(attribute_of);
+    own.table = staged.table;
+  }
+  for (std::size_t at = 0; at < staged.n_filters.size(); ++at) {
+    const NewSubscription& row = rows[staged.first_row + at];
+    if (const std::uint32_t old = store_->find(row.id); old != Store::kNone) kill(old);
+    const std::uint32_t slot = store_->add(row.id, row.predicate, row.subscriber.value_or(row.id),
+                                           staged.n_filters[at] > 0);
+    target->add(staged.n_filters[at], slot, store_->subscriber_of(slot));
+  }
+  if (own.size() > 0) {
+    segments_.push_back(
+        std::make_shared<const Segment>(std::move(own), naive_, Parameters{}, false));
+  }
+}
+
+void Matcher::State::unsubscribe(std::span<const IdView> ids) {
+  const std::lock_guard lock(writer_);
   for (const IdView& id : ids) {
-    if (!state.store->slot_of.contains(id)) {
+    if (store_->find(id) == Store::kNone) {
       throw UnknownIdError("no subscription has the id " + to_text(id));
     }
   }
+  store_->free_retired();
   for (const IdView& id : ids) {
-    const auto known = state.store->slot_of.find(id);
-    if (known == state.store->slot_of.end()) continue;  // named twice
-    const std::uint32_t slot = known->second;
-    state.store->slot_of.erase(known);
-    state.store->predicates[slot] = std::string();
-    state.kill(slot);
+    if (const std::uint32_t slot = store_->find(id); slot != Store::kNone) kill(slot);
   }
-  state.is_dirty = state.is_dirty || !ids.empty();
+  if (!ids.empty()) publish();
 }
 
+std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
+  std::vector<RowError> errors;
+  const std::lock_guard lock(writer_);
+  // A move is a new predicate under the same id and subscriber.
+  std::vector<std::string> texts(rows.size());
+  std::vector<NewSubscription> moved(rows.size());
+  for (std::size_t row = 0; row < rows.size() && errors.size() < kMaxRowErrors; ++row) {
+    const std::uint32_t slot = store_->find(rows[row].id);
+    try {
+      if (slot == Store::kNone) {
+        throw UnknownIdError("no subscription has the id " + to_text(rows[row].id));
+      }
+      if (!std::isfinite(rows[row].x) || !std::isfinite(rows[row].y)) {
+        throw ArgumentError("a centre must be two finite numbers");
+      }
+      if (!is_place(options.space, rows[row].x, rows[row].y)) {
+        throw ArgumentError(
+            "on earth, a centre is a longitude from -180 to 360 and a latitude from -90 to 90");
+      }
+      texts[row] = move_area(store_->predicate(slot), rows[row].area, rows[row].x, rows[row].y);
+    } catch (const Error& error) {
+      errors.push_back({row, error.what(), std::nullopt});
+      continue;
+    }
+    moved[row] = {store_->id(slot), texts[row], store_->subscriber_id(store_->subscriber_of(slot))};
+  }
+  if (!errors.empty() || rows.empty()) return errors;
+  // The ids are views into slots that die on the way: a copy outlives them.
+  std::vector<StoredId> kept;
+  kept.reserve(2 * rows.size());
+  for (NewSubscription& row : moved) {
+    row.id = kept.emplace_back(row.id).view();
+    row.subscriber = kept.emplace_back(*row.subscriber).view();
+  }
+  std::vector<Staged> staged;
+  staged.push_back(read_rows(moved, 0, moved.size(), options.space));
+  if (!staged[0].errors.empty()) return staged[0].errors;
+  take(moved, staged);
+  return {};
+}
+
+void Matcher::State::seal_delta() {
+  if (delta_ != nullptr && delta_->filters().size() > 0) {
+    SegmentFilters& filters = delta_->filters();
+    SegmentFilters sealed(options.space);
+    sealed.table = filters.table;  // matches may still read it: nothing is appended any more
+    sealed.slot_of = filters.slot_of;
+    sealed.subscriber_of = filters.subscriber_of;
+    segments_.push_back(
+        std::make_shared<const Segment>(std::move(sealed), naive_, Parameters{}, false));
+  }
+  delta_ = nullptr;
+}
+
+void Matcher::State::publish() {
+  store_->retire({});
+  auto next = std::make_shared<Snapshot>();
+  next->segments = segments_;
+  next->delta = delta_;
+  next->n_delta_filters = delta_ == nullptr ? 0 : delta_->filters().size();
+  next->store = store_;
+  next->names = catalogue_.names();
+  next->epoch = store_->epoch();
+  next->version = ++version_;
+  next->id_type = id_type_;
+  next->n_slots = store_->n_slots();
+  next->n_subscribers = store_->n_subscriber_numbers();
+  next->has_dead = store_->n_dead() > 0;
+  std::shared_ptr<const Snapshot> old = std::move(next);
+  {
+    const std::lock_guard lock(publishing_);
+    old.swap(published_);
+  }
+  if (has_merge_to_do()) wake_merger();
+}
+
+// --- merging
+// ---------------------------------------------------------------------------------------
+
+void Matcher::State::wake_merger() {
+  if (is_closing_) return;
+  if (!merger_.joinable()) merger_ = std::thread([this] { run_merger(); });
+  wake_merger_.notify_one();
+}
+
+// Everything that is not indexed, and indexed segments from the smallest up, while they are not
+// much larger than what is taken already or there would be too many.
+std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const {
+  if (has_many_dead()) return segments_;
+  std::vector<std::shared_ptr<const Segment>> chosen, indexed;
+  std::size_t n_chosen = 0;
+  for (const auto& segment : segments_) {
+    if (segment->is_indexed()) {
+      indexed.push_back(segment);
+    } else {
+      chosen.push_back(segment);
+      n_chosen += segment->size();
+    }
+  }
+  std::sort(indexed.begin(), indexed.end(),
+            [](const auto& a, const auto& b) { return a->size() < b->size(); });
+  for (std::size_t at = 0; at < indexed.size(); ++at) {
+    const std::size_t n_left = indexed.size() - at;
+    if (indexed[at]->size() > kSizeRatio * n_chosen && n_left < kMaxSegments) break;
+    chosen.push_back(indexed[at]);
+    n_chosen += indexed[at]->size();
+  }
+  return chosen;
+}
+
+Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<const Segment>> inputs,
+                                             std::uint64_t version) const {
+  Merged merged;
+  SegmentFilters all(options.space);
+  std::size_t n_filters = 0;
+  for (const auto& segment : inputs) {
+    n_filters += segment->size();
+    all.table->reserve_more(segment->table());
+  }
+  merged.n_inputs = n_filters;
+  all.slot_of.reserve(n_filters);
+  all.subscriber_of.reserve(n_filters);
+  for (const auto& segment : inputs) {
+    const std::vector<std::uint32_t>& slots = segment->slot_of();
+    const auto is_dead = [&](std::size_t filter) {
+      return store_->died_at[slots[filter]].load(std::memory_order_relaxed) <= version;
+    };
+    for (std::size_t begin = 0; begin < slots.size();) {
+      std::size_t end = begin;
+      if (is_dead(begin)) {
+        for (; end < slots.size() && is_dead(end); ++end) {
+          if (merged.dropped.empty() || merged.dropped.back() != slots[end]) {
+            merged.dropped.push_back(slots[end]);
+          }
+        }
+      } else {
+        while (end < slots.size() && !is_dead(end)) ++end;
+        all.table->append(segment->table(), static_cast<FilterIdx>(begin),
+                          static_cast<FilterIdx>(end), {});
+        const auto copy = [&](std::vector<std::uint32_t>& to,
+                              const std::vector<std::uint32_t>& from) {
+          to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(begin),
+                    from.begin() + static_cast<std::ptrdiff_t>(end));
+        };
+        copy(all.slot_of, slots);
+        copy(all.subscriber_of, segment->subscriber_of());
+      }
+      begin = end;
+    }
+  }
+  if (all.size() > 0) {
+    merged.segment =
+        std::make_shared<const Segment>(std::move(all), engine_, options.parameters, true);
+  }
+  return merged;
+}
+
+void Matcher::State::run_merger() {
+  std::unique_lock lock(writer_);
+  for (;;) {
+    wake_merger_.wait(lock, [this] { return is_closing_ || (has_merge_to_do() && !merge_error_); });
+    if (is_closing_) return;
+    is_merging_ = true;
+    if (has_many_dead()) seal_delta();
+    std::vector<std::shared_ptr<const Segment>> inputs = choose_merge();
+    const std::uint64_t version = version_;
+    lock.unlock();
+    Merged merged;
+    std::exception_ptr error;
+    try {
+      merged = merge(inputs, version);
+    } catch (...) {
+      error = std::current_exception();  // the inputs are still there; flush() tells
+    }
+    lock.lock();
+    if (error) {
+      merge_error_ = error;
+    } else {
+      std::erase_if(segments_, [&](const auto& segment) {
+        return std::find(inputs.begin(), inputs.end(), segment) != inputs.end();
+      });
+      if (merged.segment) segments_.insert(segments_.begin(), std::move(merged.segment));
+      ++n_merges_;
+      store_->retire(std::move(merged.dropped));
+      publish();
+      store_->free_retired();
+    }
+    inputs.clear();
+    const bool is_large = merged.n_inputs > kLargeMerge;
+    merged = Merged();
+    if (is_large) {
+      lock.unlock();
+      malloc_trim(0);  // or the pages of what was merged would stay with the process
+      lock.lock();
+    }
+    is_merging_ = false;
+    merger_is_idle_.notify_all();
+  }
+}
+
+void Matcher::State::flush() {
+  std::unique_lock lock(writer_);
+  merge_error_ = nullptr;
+  seal_delta();
+  publish();
+  merger_is_idle_.wait(lock,
+                       [this] { return merge_error_ || (!has_merge_to_do() && !is_merging_); });
+  if (merge_error_) std::rethrow_exception(std::exchange(merge_error_, nullptr));
+}
+
+MatcherStats Matcher::State::stats() const {
+  const std::lock_guard lock(writer_);
+  MatcherStats stats;
+  stats.n_subscriptions = store_->n_live();
+  stats.n_subscribers = store_->n_live_subscribers();
+  stats.n_attributes = catalogue_.size();
+  stats.n_delta_filters = delta_ == nullptr ? 0 : delta_->filters().size();
+  stats.n_delta_bytes = delta_ == nullptr ? 0 : delta_->table().n_bytes();
+  stats.n_dead = store_->n_dead();
+  stats.n_store_bytes = store_->n_bytes();
+  stats.n_merges = n_merges_;
+  stats.version = version_;
+  stats.is_merging = is_merging_;
+  for (const auto& segment : segments_) {
+    stats.segments.push_back({segment->engine().name, segment->is_indexed(), segment->size(),
+                              segment->table().n_constraints(), segment->table().n_bytes(),
+                              segment->index().n_bytes()});
+  }
+  return stats;
+}
+
+// --- the public face
+// -------------------------------------------------------------------------------
+
+Matcher::Matcher(const MatcherOptions& options) : state_(std::make_unique<State>(options)) {}
+Matcher::~Matcher() = default;
+
+const MatcherOptions& Matcher::options() const { return state_->options; }
+
+std::vector<RowError> Matcher::subscribe(std::span<const NewSubscription> rows) {
+  return state_->subscribe(rows);
+}
+void Matcher::unsubscribe(std::span<const IdView> ids) { state_->unsubscribe(ids); }
+std::vector<RowError> Matcher::move(std::span<const Move> rows) { return state_->move(rows); }
+void Matcher::flush() { state_->flush(); }
+MatcherStats Matcher::stats() const { return state_->stats(); }
+View Matcher::view() const { return {state_->snapshot()}; }
+
 bool Matcher::contains(const IdView& id) const {
-  const std::lock_guard lock(state_->writer);
-  return state_->store->slot_of.contains(id);
+  return state_->read([&](const Store& store, IdType) { return store.find(id) != Store::kNone; });
 }
 
 std::string Matcher::predicate(const IdView& id) const {
-  const std::lock_guard lock(state_->writer);
-  const auto known = state_->store->slot_of.find(id);
-  if (known == state_->store->slot_of.end()) {
-    throw UnknownIdError("no subscription has the id " + to_text(id));
-  }
-  return state_->store->predicates[known->second];
+  return state_->read([&](const Store& store, IdType) {
+    const std::uint32_t slot = store.find(id);
+    if (slot == Store::kNone) throw UnknownIdError("no subscription has the id " + to_text(id));
+    return std::string(store.predicate(slot));
+  });
 }
 
 std::size_t Matcher::size() const {
-  const std::lock_guard lock(state_->writer);
-  return state_->store->slot_of.size();
+  return state_->read([](const Store& store, IdType) { return store.n_live(); });
 }
 
 IdType Matcher::id_type() const {
-  const std::lock_guard lock(state_->writer);
-  return state_->id_type;
+  return state_->read([](const Store&, IdType type) { return type; });
 }
 
 std::vector<std::string> Matcher::string_ids() const {
-  const std::lock_guard lock(state_->writer);
-  std::vector<std::string> all;
-  for (std::uint32_t slot = 0; slot < state_->store->ids.size(); ++slot) {
-    if (!state_->dead.test(slot)) all.emplace_back(state_->store->ids.at(slot).string);
-  }
-  return all;
+  return state_->read([](const Store& store, IdType) {
+    std::vector<std::string> all;
+    store.for_each_live([&](std::uint32_t slot) { all.emplace_back(store.id(slot).string); });
+    return all;
+  });
 }
 
 std::vector<std::int64_t> Matcher::integer_ids() const {
-  const std::lock_guard lock(state_->writer);
-  std::vector<std::int64_t> all;
-  for (std::uint32_t slot = 0; slot < state_->store->ids.size(); ++slot) {
-    if (!state_->dead.test(slot)) all.push_back(state_->store->ids.at(slot).integer);
-  }
-  return all;
+  return state_->read([](const Store& store, IdType) {
+    std::vector<std::int64_t> all;
+    store.for_each_live([&](std::uint32_t slot) { all.push_back(store.id(slot).integer); });
+    return all;
+  });
 }
 
-View Matcher::view() {
-  flush();
-  return {state_->snapshot()};
-}
-
-void Matcher::flush() {
-  const std::lock_guard lock(state_->writer);
-  if (state_->is_dirty) state_->refresh(*engine_, options_);
+std::vector<Matcher::Hits> Matcher::top(std::size_t n) const {
+  return state_->read([&](const Store& store, IdType) {
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> counted;
+    store.for_each_live([&](std::uint32_t slot) {
+      const std::uint64_t hits = store.hits[slot].load(std::memory_order_relaxed);
+      if (hits > 0) counted.emplace_back(hits, slot);
+    });
+    const std::size_t n_top = std::min(n, counted.size());
+    std::partial_sort(counted.begin(), counted.begin() + static_cast<std::ptrdiff_t>(n_top),
+                      counted.end(), std::greater<>());
+    std::vector<Hits> top;
+    for (std::size_t at = 0; at < n_top; ++at) {
+      const IdView id = store.id(counted[at].second);
+      top.push_back({id.type, id.integer, std::string(id.string), counted[at].first});
+    }
+    return top;
+  });
 }
 
 MatchResult Matcher::match(const View& view, const EventBatch& events,
-                           const MatchOptions& options) {
-  const std::shared_ptr<const Snapshot>& snapshot = view.snapshot;
-  if (events.n_known < snapshot->names->size()) {
+                           const MatchOptions& options) const {
+  const Snapshot& snapshot = *view.snapshot;
+  const MatcherOptions& own = state_->options;
+  if (events.catalogue_id != snapshot.names->catalogue_id()) {
+    throw ArgumentError("these events were encoded for another matcher; encode them for this one");
+  }
+  if (events.n_known < snapshot.names->size()) {
     throw ArgumentError(
         "these events were encoded before subscriptions with new attributes arrived; encode them "
         "again");
   }
-  if (options_.space == Space::earth) {
+  if (own.space == Space::earth) {
     for (std::size_t event = 0; event < events.size(); ++event) {
       if (events.has_position(event) && !is_place(Space::earth, events.x[event], events.y[event])) {
         throw EventError("event " + std::to_string(event) +
@@ -430,9 +691,9 @@ MatchResult Matcher::match(const View& view, const EventBatch& events,
   result.output = options.output;
   result.deliver = options.deliver;
   result.n_events = events.size();
-  result.snapshot = snapshot;
+  result.snapshot = view.snapshot;
   result.n_targets =
-      options.deliver == Deliver::subscribers ? snapshot->n_subscribers : snapshot->n_slots;
+      options.deliver == Deliver::subscribers ? snapshot.n_subscribers : snapshot.n_slots;
   if (options.output == Output::bitset) {
     result.words_per_event = (result.n_targets + 63) / 64;
     if (result.n_events * result.words_per_event * 8 > kMaxBitsetBytes) {
@@ -442,26 +703,32 @@ MatchResult Matcher::match(const View& view, const EventBatch& events,
     }
     result.bits.resize(result.n_events * result.words_per_event);
   }
-  const bool is_small = events.size() * snapshot->n_filters < kMinParallelWork;
+  const bool counts_hits = own.counts_hits && options.deliver == Deliver::subscriptions;
+  const bool is_small = events.size() * snapshot.n_filters() < kMinParallelWork;
   const std::size_t events_per_task =
-      options_.n_threads == 1 || is_small
+      own.n_threads == 1 || is_small
           ? std::max<std::size_t>(events.size(), 1)
-          : std::clamp<std::size_t>(events.size() / (4 * options_.n_threads), 1, kEventsPerTask);
+          : std::clamp<std::size_t>(events.size() / (4 * own.n_threads), 1, kEventsPerTask);
   const std::size_t n_tasks = (events.size() + events_per_task - 1) / events_per_task;
-  std::vector<Part> parts(n_tasks);
+  std::vector<MatchPart> parts(n_tasks);
   const auto run = [&](std::size_t task) {
     const std::size_t begin = task * events_per_task;
     const std::size_t end = std::min(begin + events_per_task, events.size());
-    std::unique_ptr<Stamps> stamps = state_->take_stamps();
-    parts[task] = match_range(*snapshot, events, options, begin, end,
+    std::unique_ptr<Workspace> workspace = state_->take_workspace();
+    parts[task] = match_range(snapshot, events, options, counts_hits, begin, end,
                               result.bits.data() + begin * result.words_per_event,
-                              result.words_per_event, *stamps);
-    state_->give_back(std::move(stamps));
+                              result.words_per_event, *workspace);
+    workspace->keep_only(snapshot);
+    state_->give_back(std::move(workspace));
   };
-  parallel_for(n_tasks, options_.n_threads, run);
+  if (n_tasks == 1) {
+    run(0);
+  } else {
+    parallel_for(n_tasks, own.n_threads, run);
+  }
 
   if (options.output == Output::ids) result.offsets.push_back(0);
-  for (Part& part : parts) {
+  for (MatchPart& part : parts) {
     result.counters += part.counters;
     if (options.output == Output::count) {
       result.counts.insert(result.counts.end(), part.counts.begin(), part.counts.end());
@@ -477,37 +744,6 @@ MatchResult Matcher::match(const View& view, const EventBatch& events,
     }
   }
   return result;
-}
-
-IdView MatchResult::id(std::uint32_t target) const {
-  return deliver == Deliver::subscribers ? snapshot->store->subscribers.at(target)
-                                         : snapshot->store->ids.at(target);
-}
-
-IdType MatchResult::id_type() const { return snapshot->id_type; }
-
-MatcherStats Matcher::stats() const {
-  const State& state = *state_;
-  const std::lock_guard lock(state.writer);
-  MatcherStats stats;
-  stats.n_subscriptions = state.store->slot_of.size();
-  Bits seen;
-  for (std::uint32_t slot = 0; slot < state.store->ids.size(); ++slot) {
-    const std::uint32_t subscriber = state.store->subscriber_of[slot];
-    if (state.dead.test(slot) || seen.test(subscriber)) continue;
-    seen.set(subscriber);
-    ++stats.n_subscribers;
-  }
-  stats.n_attributes = state.catalogue.size();
-  stats.n_pending_filters = state.pending.slot_of.size();
-  stats.n_dead = state.n_dead;
-  stats.n_store_bytes = state.store->n_bytes();
-  for (const auto& segment : state.snapshot()->segments) {
-    stats.segments.push_back({segment->engine().name, segment->size(),
-                              segment->table().n_constraints(), segment->table().n_bytes(),
-                              segment->index().n_bytes()});
-  }
-  return stats;
 }
 
 }  // namespace tamis

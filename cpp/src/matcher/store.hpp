@@ -1,51 +1,190 @@
-// What is known of each subscription, by slot.
+// What is known of each subscription, by slot, and of each subscriber, by number.
+//
+//     died_at       slot -> version of its end, kAlive while it lives
+//     slots         slot -> id, predicate, subscriber
+//     subscribers   number -> id, how many slots name it
+//
+// The matcher's writer changes the store; matches read the slots and numbers of their snapshot,
+// which are not changed while anybody can see them: a slot is used again only after every snapshot
+// that knew it is gone (`Retirement`).
 #pragma once
 
-#include <string>
+#include <deque>
+#include <memory>
+#include <string_view>
 #include <vector>
 
-#include "grow_only.hpp"
-#include "id_table.hpp"
+#include "number_table.hpp"
+#include "stored_bytes.hpp"
+#include "tamis/collector.hpp"
+#include "tamis/grow_only.hpp"
+#include "tamis/id.hpp"
 
 namespace tamis {
 
+// Held by every snapshot of an epoch; gone when none of them is left.
+struct Epoch {};
+
 class Store {
+  struct Slot {
+    StoredId id;
+    StoredBytes predicate;
+    std::uint32_t subscriber = 0;
+    bool has_filters = true;
+  };
+  struct Subscriber {
+    StoredId id;
+    std::uint32_t n_slots = 0;  // that are not free
+    std::uint32_t n_live = 0;
+  };
+  struct IdOfSlot {
+    const GrowOnly<Slot>& slots;
+    IdView operator()(std::uint32_t slot) const { return slots[slot].id.view(); }
+  };
+  struct IdOfSubscriber {
+    const GrowOnly<Subscriber>& subscribers;
+    IdView operator()(std::uint32_t number) const { return subscribers[number].id.view(); }
+  };
+
  public:
-  // Read by matches, for the numbers of their snapshot.
-  IdTable ids;          // slot -> id
-  IdTable subscribers;  // subscriber -> id
+  DeathVersions died_at;
+  mutable HitCounts hits;
 
-  // The writer's alone.
-  std::vector<std::uint32_t> subscriber_of;  // slot -> subscriber
-  std::vector<std::string> predicates;       // slot -> text
-  NumberOfId slot_of;                        // of live subscriptions
-  NumberOfId subscriber_number;
+  IdView id(std::uint32_t slot) const { return slots_[slot].id.view(); }
+  IdView subscriber_id(std::uint32_t number) const { return subscribers_[number].id.view(); }
 
-  std::uint32_t add(const IdView& id, std::string predicate, const IdView& subscriber) {
-    const std::uint32_t slot = ids.add(id);
-    predicates.push_back(std::move(predicate));
-    auto known = subscriber_number.find(subscriber);
-    if (known == subscriber_number.end()) {
-      const std::uint32_t number = subscribers.add(subscriber);
-      known = subscriber_number.emplace(subscribers.at(number), number).first;
+  // --- the writer's part ---
+  std::size_t n_slots() const { return slots_.size(); }  // live, dead and free
+  std::size_t n_subscriber_numbers() const { return subscribers_.size(); }
+  std::size_t n_live() const { return slot_of_.size(); }
+  std::size_t n_live_subscribers() const { return n_live_subscribers_; }
+  std::size_t n_dead() const { return n_dead_; }
+  // Dead slots whose filters are still in segments.
+  std::size_t n_dead_unmerged() const { return n_dead_ - n_retired_; }
+  std::uint32_t subscriber_of(std::uint32_t slot) const { return slots_[slot].subscriber; }
+  std::string_view predicate(std::uint32_t slot) const { return slots_[slot].predicate.view(); }
+
+  static constexpr std::uint32_t kNone = NumberTable::kNone;
+  std::uint32_t find(const IdView& id) const { return slot_of_.find(id, IdOfSlot{slots_}); }
+  template <typename Visit>
+  void for_each_live(Visit visit) const {
+    for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+      if (died_at[slot].load(std::memory_order_relaxed) == kAlive) visit(slot);
     }
-    subscriber_of.push_back(known->second);
-    // The key must be the copy that lives here, not the one of a slot that is gone.
-    slot_of.erase(id);
-    slot_of.emplace(ids.at(slot), slot);
+  }
+
+  // A new live slot. The id must not be live.
+  std::uint32_t add(const IdView& id, std::string_view predicate, const IdView& subscriber,
+                    bool has_filters) {
+    std::uint32_t slot;
+    if (!free_slots_.empty()) {
+      slot = free_slots_.back();
+      free_slots_.pop_back();
+    } else {
+      slot = static_cast<std::uint32_t>(slots_.size());
+      slots_.grow();
+      hits.grow();
+      died_at.grow();
+    }
+    Slot& item = slots_[slot];
+    item.id = StoredId(id);
+    item.predicate = StoredBytes(predicate);
+    item.has_filters = has_filters;
+    item.subscriber = number_of(subscriber);
+    hits[slot].store(0, std::memory_order_relaxed);
+    died_at[slot].store(kAlive, std::memory_order_relaxed);
+    if (++subscribers_[item.subscriber].n_live == 1) ++n_live_subscribers_;
+    slot_of_.insert(slot, IdOfSlot{slots_});
     return slot;
   }
 
+  void kill(std::uint32_t slot, std::uint64_t version) {
+    Slot& item = slots_[slot];
+    // Without filters it is in no segment, and no merge will ever drop it.
+    if (!item.has_filters) unfiltered_.push_back(slot);
+    slot_of_.erase(item.id.view(), IdOfSlot{slots_});
+    item.predicate = StoredBytes();
+    if (--subscribers_[item.subscriber].n_live == 0) --n_live_subscribers_;
+    died_at[slot].store(version, std::memory_order_relaxed);
+    ++n_dead_;
+  }
+
+  // Slots whose filters are in no segment of the newest snapshot any more. They are freed when
+  // every snapshot of the epoch that ends now, and of all before it, is gone.
+  void retire(std::vector<std::uint32_t> slots) {
+    slots.insert(slots.end(), unfiltered_.begin(), unfiltered_.end());
+    unfiltered_.clear();
+    if (slots.empty()) return;
+    n_retired_ += slots.size();
+    retired_.push_back({epoch_, std::move(slots)});
+    epoch_ = std::make_shared<Epoch>();
+  }
+  std::shared_ptr<const Epoch> epoch() const { return epoch_; }
+  void free_retired() {
+    while (!retired_.empty() && retired_.front().epoch.expired()) {
+      for (const std::uint32_t slot : retired_.front().slots) {
+        Subscriber& subscriber = subscribers_[slots_[slot].subscriber];
+        if (--subscriber.n_slots == 0) {
+          number_of_.erase(subscriber.id.view(), IdOfSubscriber{subscribers_});
+          free_numbers_.push_back(slots_[slot].subscriber);
+        }
+        slots_[slot].id = StoredId();
+        free_slots_.push_back(slot);
+        --n_dead_;
+        --n_retired_;
+      }
+      retired_.pop_front();
+    }
+  }
+
   std::size_t n_bytes() const {
-    constexpr std::size_t kEntry = sizeof(NumberOfId::value_type) + 2 * sizeof(void*);
-    std::size_t total = ids.n_bytes() + subscribers.n_bytes() +
-                        subscriber_of.capacity() * sizeof(std::uint32_t) +
-                        predicates.capacity() * sizeof(std::string) +
-                        (slot_of.size() + subscriber_number.size()) * kEntry +
-                        (slot_of.bucket_count() + subscriber_number.bucket_count()) * sizeof(void*);
-    for (const std::string& predicate : predicates) total += predicate.capacity();
+    std::size_t total = slots_.n_bytes() + subscribers_.n_bytes() + died_at.n_bytes() +
+                        hits.n_bytes() + slot_of_.n_bytes() + number_of_.n_bytes();
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      total += slots_[slot].predicate.n_heap_bytes() + slots_[slot].id.n_heap_bytes();
+    }
+    for (std::size_t number = 0; number < subscribers_.size(); ++number) {
+      total += subscribers_[number].id.n_heap_bytes();
+    }
     return total;
   }
+
+ private:
+  struct Retirement {
+    std::weak_ptr<const Epoch> epoch;
+    std::vector<std::uint32_t> slots;
+  };
+
+  std::uint32_t number_of(const IdView& id) {
+    std::uint32_t number = number_of_.find(id, IdOfSubscriber{subscribers_});
+    if (number != kNone) {
+      ++subscribers_[number].n_slots;
+      return number;
+    }
+    if (!free_numbers_.empty()) {
+      number = free_numbers_.back();
+      free_numbers_.pop_back();
+    } else {
+      number = static_cast<std::uint32_t>(subscribers_.size());
+      subscribers_.grow();
+    }
+    subscribers_[number].id = StoredId(id);
+    subscribers_[number].n_slots = 1;
+    subscribers_[number].n_live = 0;
+    number_of_.insert(number, IdOfSubscriber{subscribers_});
+    return number;
+  }
+
+  GrowOnly<Slot> slots_;
+  GrowOnly<Subscriber> subscribers_;
+  NumberTable slot_of_;    // of live slots
+  NumberTable number_of_;  // of subscribers
+  std::vector<std::uint32_t> free_slots_, free_numbers_, unfiltered_;
+  std::deque<Retirement> retired_;
+  std::shared_ptr<const Epoch> epoch_ = std::make_shared<Epoch>();
+  std::size_t n_dead_ = 0;     // dead and not yet free
+  std::size_t n_retired_ = 0;  // of those: in no segment, waiting for readers
+  std::size_t n_live_subscribers_ = 0;
 };
 
 }  // namespace tamis

@@ -123,7 +123,7 @@ def walk(
             size = min(size, max(1, int(left_ns / max(1.0, ns_per_event))))
         batch = matcher.encode(events.slice(first, size), position=position)
         begun = time.perf_counter_ns()
-        matches = Matches(matcher._match_batch(batch, deliver, output), output)
+        matches = matcher.match_many(batch, deliver=deliver, output=output)
         elapsed_ns = time.perf_counter_ns() - begun
         yield first, matches, elapsed_ns
         ns_per_event = elapsed_ns / len(matches)

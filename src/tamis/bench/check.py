@@ -113,8 +113,10 @@ def answers_in(way: str, subject: Subject, referee: Referee, output: str) -> Ite
             yield from opened(matches)
     elif way == "single":
         for row in range(len(referee.sample)):
-            batch = matcher.encode(referee.sample.slice(row, 1), position=position)
-            yield from opened(Matches(matcher._match_batch(batch, deliver, output), output))
+            event = referee.sample.slice(row, 1)
+            yield from opened(
+                matcher.match_many(event, deliver=deliver, output=output, position=position)
+            )
     else:
         for event in referee.dicts:
             yield sort_ids(matcher.match(event, at=position_of(event, position), deliver=deliver))

@@ -222,9 +222,6 @@ def _folder_of(args: argparse.Namespace) -> Path:
         if not (folder / results.RUN_FILE).is_file():
             raise ArgumentError(f"--resume must be the folder of a run, not {folder}")
         return folder
-    overrides = _assignments("--set", args.set)
-    if args.seed is not None:
-        overrides["seed"] = args.seed
     if args.suite is None and not args.workload and not args.mode:
         raise ArgumentError(
             "something to measure must be given: --suite, --workload or --mode encode or parse; "
@@ -235,7 +232,8 @@ def _folder_of(args: argparse.Namespace) -> Path:
         workloads=args.workload,
         engines=args.engine,
         modes=args.mode,
-        overrides=overrides,
+        overrides=_assignments("--set", args.set),
+        seed=args.seed,
         parameters=_assignments("--param", args.param),
         threads=args.threads,
         events=args.events,

@@ -178,6 +178,7 @@ def make(
     engines: Sequence[str] = (),
     modes: Sequence[str] = (),
     overrides: Mapping[str, Any] | None = None,
+    seed: int | None = None,
     parameters: Mapping[str, Any] | None = None,
     threads: Sequence[int] = (),
     events: int | None = None,
@@ -218,6 +219,8 @@ def make(
     notes: list[str] = []
     used_parameters: set[str] = set()
     for entry in entries:
+        if seed is not None:
+            entry["overrides"] = {**entry.get("overrides", {}), "seed": seed}
         if engines:
             entry["engines"] = engines
         if threads:

@@ -375,7 +375,10 @@ def _text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns under one another: names to the left, numbers to the right."""
     filled = [[*row, *[""] * (len(columns) - len(row))] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *filled, strict=True)]
-    is_number = [any(row[place][:1].isdigit() for row in filled) for place in range(len(columns))]
+    is_number = [
+        place > 1 and any(row[place][:1].isdigit() for row in filled)
+        for place in range(len(columns))
+    ]
 
     def line(row: Sequence[str]) -> str:
         parts = (

@@ -1,5 +1,5 @@
-// An array that grows and never moves: readers use the items that were there when they began while
-// one writer appends more.
+// An array that grows and never moves: readers use the items that they were told of while one
+// writer appends more.
 //
 //     chunk 0: 1024 items, chunk 1: 2048, chunk k: 1024 << k        item i -> chunk by its top bit
 #pragma once
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 
 namespace tamis {
 
@@ -18,11 +19,12 @@ class GrowOnly {
   const T& operator[](std::size_t idx) const { return *place(idx); }
   T& operator[](std::size_t idx) { return *place(idx); }
   std::size_t size() const { return size_; }  // the writer's own view
-  void push_back(T item) {
+  // A new item at the end, value-initialised.
+  T& grow() {
     const std::size_t chunk = chunk_of(size_);
+    if (chunk >= chunks_.size()) throw std::length_error("too many items");
     if (!chunks_[chunk]) chunks_[chunk] = std::make_unique<T[]>(kFirst << chunk);
-    *place(size_) = std::move(item);
-    ++size_;
+    return *place(size_++);
   }
   std::size_t n_bytes() const {
     std::size_t total = 0;
@@ -41,7 +43,7 @@ class GrowOnly {
     const std::size_t chunk = chunk_of(idx);
     return &chunks_[chunk][idx - kFirst * ((std::size_t{1} << chunk) - 1)];
   }
-  std::array<std::unique_ptr<T[]>, 24> chunks_;
+  std::array<std::unique_ptr<T[]>, 22> chunks_;  // 2^32 items
   std::size_t size_ = 0;
 };
 

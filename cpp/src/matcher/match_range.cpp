@@ -1,0 +1,102 @@
+#include <algorithm>
+
+#include "engines/naive.hpp"
+#include "snapshot.hpp"
+
+namespace tamis {
+
+Scratch& Workspace::scratch_of(const std::shared_ptr<const Segment>& segment) {
+  for (auto& [known, scratch] : scratches) {
+    if (known == segment) return *scratch;
+  }
+  return *scratches.emplace_back(segment, segment->index().make_scratch()).second;
+}
+
+void Workspace::keep_only(const Snapshot& snapshot) {
+  std::erase_if(scratches, [&](const auto& entry) {
+    return std::find(snapshot.segments.begin(), snapshot.segments.end(), entry.first) ==
+           snapshot.segments.end();
+  });
+}
+
+MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
+                      const MatchOptions& options, bool counts_hits, std::size_t begin,
+                      std::size_t end, std::uint64_t* bits, std::size_t words_per_event,
+                      Workspace& workspace) {
+  Stamps& stamps = workspace.stamps;
+  const bool to_subscribers = options.deliver == Deliver::subscribers;
+  const std::size_t n_parts = snapshot.segments.size() + (snapshot.n_delta_filters > 0 ? 1 : 0);
+  // Subscribers of several segments must be made unique, even to be counted.
+  const bool must_unite = to_subscribers && n_parts > 1;
+  MatchPart part;
+  std::vector<Collector> collectors;
+  collectors.reserve(n_parts);
+  while (workspace.buffers.size() < n_parts) workspace.buffers.emplace_back();
+  const auto add_collector = [&](const Collector::Setup& given) -> Collector& {
+    return collectors.emplace_back(given, stamps, workspace.buffers[collectors.size()]);
+  };
+
+  Collector::Setup setup;
+  setup.output = options.output == Output::count && must_unite ? Output::ids : options.output;
+  setup.died_at = snapshot.has_dead ? &snapshot.store->died_at : nullptr;
+  setup.version = snapshot.version;
+  setup.hits = counts_hits ? &snapshot.store->hits : nullptr;
+  setup.n_targets = to_subscribers ? snapshot.n_subscribers : snapshot.n_slots;
+  setup.bits = bits;
+  setup.words_per_event = words_per_event;
+  for (const auto& segment : snapshot.segments) {
+    setup.slot_of = segment->slot_of().data();
+    setup.target_of = to_subscribers ? segment->subscriber_of().data() : setup.slot_of;
+    setup.can_repeat = to_subscribers || segment->has_repeats();
+    Collector& collector = add_collector(setup);
+    segment->index().match(events, begin, end, workspace.scratch_of(segment), collector);
+    part.counters += collector.counters;
+  }
+  if (snapshot.n_delta_filters > 0) {
+    setup.slot_of = snapshot.delta->slot_of();
+    setup.target_of = to_subscribers ? snapshot.delta->subscriber_of() : setup.slot_of;
+    setup.can_repeat = true;
+    Collector& collector = add_collector(setup);
+    match_naive(snapshot.delta->table(), static_cast<FilterIdx>(snapshot.n_delta_filters),
+                snapshot.names->size(), events, begin, end, workspace.event, collector);
+    part.counters += collector.counters;
+  }
+  if (options.output == Output::bitset) return part;
+
+  part.counts.assign(end - begin, 0);
+  if (options.output == Output::count && !must_unite) {
+    for (const Collector& each : collectors) {
+      for (std::size_t event = 0; event < end - begin; ++event) {
+        part.counts[event] += each.counts()[event];
+      }
+    }
+    return part;
+  }
+  if (collectors.size() == 1) {
+    const Collector& only = collectors.front();
+    part.targets.assign(only.targets().begin(), only.targets().end());
+    for (std::size_t event = 0; event < end - begin; ++event) {
+      part.counts[event] = static_cast<std::int64_t>(only.end(event) - only.begin(event));
+    }
+    return part;
+  }
+  for (std::size_t event = 0; event < end - begin; ++event) {
+    const std::size_t n_before = part.targets.size();
+    ++stamps.now;
+    for (const Collector& each : collectors) {
+      for (std::size_t at = each.begin(event); at < each.end(event); ++at) {
+        const std::uint32_t target = each.targets()[at];
+        if (must_unite) {
+          if (stamps.stamp_of[target] == stamps.now) continue;
+          stamps.stamp_of[target] = stamps.now;
+        }
+        part.targets.push_back(target);
+      }
+    }
+    part.counts[event] = static_cast<std::int64_t>(part.targets.size() - n_before);
+    if (options.output == Output::count) part.targets.resize(n_before);
+  }
+  return part;
+}
+
+}  // namespace tamis

@@ -1,0 +1,60 @@
+// One state of a matcher: immutable but for what a delta gains behind `n_delta_filters`.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "segment.hpp"
+#include "store.hpp"
+#include "tamis/catalogue.hpp"
+#include "tamis/matcher.hpp"
+
+namespace tamis {
+
+struct Snapshot {
+  std::vector<std::shared_ptr<const Segment>> segments;
+  std::shared_ptr<const Delta> delta;  // may be null
+  std::size_t n_delta_filters = 0;
+  std::shared_ptr<const Store> store;
+  std::shared_ptr<const Names> names;
+  std::shared_ptr<const Epoch> epoch;
+  std::uint64_t version = 0;
+  IdType id_type = IdType::none;
+  std::size_t n_slots = 0, n_subscribers = 0;
+  bool has_dead = false;
+
+  std::size_t n_filters() const {
+    std::size_t total = n_delta_filters;
+    for (const auto& segment : segments) total += segment->size();
+    return total;
+  }
+};
+
+// Working memory of one thread, reused between matches.
+struct Workspace {
+  Stamps stamps;
+  ValueByAttribute event;                // of the delta
+  std::deque<CollectorBuffers> buffers;  // of each segment, and of the delta
+  // Scratch for the segments of the last snapshot it worked on, in their order.
+  std::vector<std::pair<std::shared_ptr<const Segment>, std::unique_ptr<Scratch>>> scratches;
+
+  Scratch& scratch_of(const std::shared_ptr<const Segment>& segment);
+  // Lets go of segments that are not in the snapshot.
+  void keep_only(const Snapshot& snapshot);
+};
+
+// What one task of a match found in its range of events.
+struct MatchPart {
+  std::vector<std::uint32_t> targets;
+  std::vector<std::int64_t> counts;  // of each event
+  Counters counters;
+};
+
+// Matches events `begin` to `end`. Bits go to `bits`, the row of event `begin`.
+MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
+                      const MatchOptions& options, bool counts_hits, std::size_t begin,
+                      std::size_t end, std::uint64_t* bits, std::size_t words_per_event,
+                      Workspace& workspace);
+
+}  // namespace tamis

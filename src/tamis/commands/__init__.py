@@ -1,0 +1,1 @@
+"""The commands of `tamis`, a module each: `add_command(subparsers)` adds it to the parser."""
