@@ -63,7 +63,7 @@ check-sanitizers: setup
 # The hook of the editable install would win over PYTHONPATH.
 define WITHOUT_EDITABLE
 import sys
-sys.meta_path = [finder for finder in sys.meta_path if "Editable" not in type(finder).__name__]
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
 import tamis._core
 assert "asan-package" in tamis._core.__file__, tamis._core.__file__
 import pytest
@@ -102,7 +102,7 @@ check-fuzz: setup
 check-oldest: setup
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/pip install --quiet --disable-pip-version-check cmake ninja "nanobind>=2.9" "scikit-build-core>=1.0" \
-	  numpy==1.26.0 pyarrow==15.0.0 pandas==2.1.1 matplotlib==3.8.0 hypothesis==6.100.0 pytest==8.0.0
+	  numpy==1.26.0 pyarrow==18.0.0 pandas==2.2.0 matplotlib==3.8.0 hypothesis==6.100.0 pytest==8.0.0
 	PATH="$(abspath .venv-oldest/bin):$$PATH" .venv-oldest/bin/pip install --quiet --disable-pip-version-check \
 	  --no-build-isolation -Cbuild-dir=build/oldest ".[test]"
 	cd tests && ../.venv-oldest/bin/python -m pytest -q -p no:cacheprovider

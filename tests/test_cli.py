@@ -298,7 +298,7 @@ GOOD = {"s.csv": "id,predicate\n1,a > 1\n", "e.ndjson": '{"a": 2}\n'}
         ({"s.csv": "id,predicate\n1,a >\n"}, [], "row 0: expected a value, not the end"),
         ({"s.csv": "id,predicate\n,a > 1\n"}, [], "column id must have no nulls"),
         ({"e.ndjson": '{"a": 2}\n' * 700 + "oops\n"}, [], "e.ndjson: line 701, column 1: an event"),
-        ({}, ["--engine", "nobody"], "engine must be one of auto, naive"),
+        ({}, ["--engine", "nobody"], "engine must be one of auto, "),
         ({}, ["--id-column", "key"], "line 1 has no key, which is to name it"),
         (
             {"e.ndjson": '{"a": 1}\n{"a": "x"}\n'},

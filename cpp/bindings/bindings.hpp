@@ -16,6 +16,7 @@ void bind_language(nb::module_& module);
 void bind_engines(nb::module_& module);
 void bind_events(nb::module_& module);
 void bind_matcher(nb::module_& module);
+void bind_storage(nb::module_& module);
 
 // The UTF-8 of a str; throws what Python raised (lone surrogates) as the given error.
 template <typename Error>

@@ -2,6 +2,7 @@
 #include <new>
 
 #include "bindings.hpp"
+#include "storage/file.hpp"
 
 namespace tamis {
 namespace {
@@ -42,6 +43,8 @@ void bind_errors(nb::module_&) {
       set_error("ArgumentTypeError", error.what());
     } catch (const UnknownIdError& error) {
       set_error("UnknownIdError", error.what());
+    } catch (const StorageError& error) {
+      set_error("StorageError", error.what());
     } catch (const UnavailableError& error) {
       set_error("UnavailableError", error.what());
     }

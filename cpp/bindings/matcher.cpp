@@ -12,6 +12,7 @@
 #include "common/simd.hpp"
 #include "encode/arrow_abi.h"
 #include "events.hpp"
+#include "storage/journal.hpp"
 
 namespace tamis {
 namespace {
@@ -70,6 +71,13 @@ Deliver to_deliver(nb::handle object) {
   if (name == "subscriptions") return Deliver::subscriptions;
   if (name == "subscribers") return Deliver::subscribers;
   throw ArgumentError("deliver must be 'subscriptions' or 'subscribers', not '" + name + "'");
+}
+
+SyncPolicy to_sync_policy(const std::string& name) {
+  if (name == "each") return SyncPolicy::each;
+  if (name == "grouped") return SyncPolicy::grouped;
+  if (name == "none") return SyncPolicy::none;
+  throw ArgumentError("sync must be 'each', 'grouped' or 'none', not '" + name + "'");
 }
 
 nb::object row_error(const RowError& error, std::string_view text) {
@@ -324,6 +332,9 @@ nb::dict to_dict(const MatcherStats& stats) {
   all["version"] = stats.version;
   all["n_store_bytes"] = stats.n_store_bytes;
   all["n_delta_bytes"] = stats.n_delta_bytes;
+  all["n_logs"] = stats.n_logs;
+  all["n_log_bytes"] = stats.n_log_bytes;
+  all["checkpoint_error"] = stats.checkpoint_error.c_str();
   nb::list segments;
   for (const SegmentStats& each : stats.segments) {
     nb::dict segment;
@@ -379,23 +390,54 @@ void bind_matcher(nb::module_& module) {
   nb::class_<Matcher>(module, "Matcher")
       .def(
           "__init__",
-          [](Matcher* self, const std::string& engine, const std::string& space,
+          [](Matcher* self, const std::string& engine, std::optional<std::string> space,
              std::size_t threads, bool count_matches,
-             const std::map<std::string, double>& parameters) {
+             const std::map<std::string, double>& parameters, std::optional<std::string> path,
+             bool create, const std::string& sync) {
             MatcherOptions options;
             options.engine = engine;
             if (space == "earth") {
               options.space = Space::earth;
-            } else if (space != "plane") {
-              throw ArgumentError("space must be 'plane' or 'earth', not '" + space + "'");
+            } else if (space == "plane") {
+              options.space = Space::plane;
+            } else if (space) {
+              throw ArgumentError("space must be 'plane' or 'earth', not '" + *space + "'");
             }
             options.n_threads = threads;
             options.counts_hits = count_matches;
             options.parameters = parameters;
+            if (path) options.storage = {*path, create, to_sync_policy(sync)};
+            const nb::gil_scoped_release released;
             new (self) Matcher(options);
           },
-          nb::arg("engine"), nb::arg("space"), nb::arg("threads"), nb::arg("count_matches"),
-          nb::arg("parameters"))
+          nb::arg("engine"), nb::arg("space").none(), nb::arg("threads"), nb::arg("count_matches"),
+          nb::arg("parameters"), nb::arg("path").none(), nb::arg("create"), nb::arg("sync"))
+      .def_prop_ro("space",
+                   [](const Matcher& matcher) {
+                     return matcher.space() == Space::plane ? "plane" : "earth";
+                   })
+      .def(
+          "_save",
+          [](const Matcher& matcher, const std::string& path) {
+            const nb::gil_scoped_release released;
+            matcher.save(path);
+          },
+          nb::arg("path"))
+      .def(
+          "checkpoint",
+          [](Matcher& matcher) {
+            const nb::gil_scoped_release released;
+            matcher.checkpoint();
+          },
+          "Rewrites the directory so that it holds what lives, and nothing else. This also happens "
+          "by itself in the background when the logs have grown.")
+      .def(
+          "close",
+          [](Matcher& matcher) {
+            const nb::gil_scoped_release released;
+            matcher.close();
+          },
+          "Syncs what was changed and lets go of the directory; no change is possible afterwards.")
       .def("subscribe", &subscribe_one,
            nb::sig("def subscribe(self, id: int | str, predicate: str, *, subscriber: int | str | "
                    "None = None) -> None"),

@@ -8,4 +8,5 @@ NB_MODULE(_core, module) {
   tamis::bind_engines(module);
   tamis::bind_events(module);
   tamis::bind_matcher(module);
+  tamis::bind_storage(module);
 }

@@ -1,6 +1,6 @@
 // The one table of engines.
 #include <algorithm>
-#include <sstream>
+#include <charconv>
 
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
@@ -42,9 +42,8 @@ std::string listed(const Items& items, Name name) {
 }
 
 std::string shown(double value) {
-  std::ostringstream text;
-  text << value;
-  return text.str();
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 }  // namespace

@@ -61,6 +61,10 @@ class BatchError(TamisError, ValueError):
         return str(self.args[0])
 
 
+class StorageError(TamisError, OSError):
+    """A matcher's files that cannot be read or written. Nothing is lost that was there before."""
+
+
 class UnavailableError(TamisError, RuntimeError):
     """Something this installation or machine does not have, and how to get it."""
 

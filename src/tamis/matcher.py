@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,9 +42,64 @@ class Matcher(_core.Matcher):
         parameters: Mapping[str, float] | None = None,
         count_matches: bool = False,
     ) -> None:
+        self._start(engine, space, threads, parameters, count_matches, None, False, "none")
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = False,
+        engine: str = "auto",
+        space: str | None = None,
+        threads: int | None = None,
+        parameters: Mapping[str, float] | None = None,
+        count_matches: bool = False,
+        sync: str = "grouped",
+    ) -> Self:
+        """A durable matcher: every change is in the directory before its call returns.
+
+        create  makes the directory if there is none; otherwise it must hold a matcher
+        space   of a new matcher; an existing one keeps its own
+        sync    when a change reaches the disk itself: "each" before its call returns, "grouped"
+                within 10 ms, "none" when the system likes. The death of the process loses nothing
+                in any case; the death of the machine loses nothing with "each".
+
+        One process at a time may open it; `save` makes snapshots for others. Use it as a context
+        manager, or `close` it.
+        """
+        if not isinstance(sync, str):
+            raise ArgumentTypeError(f"sync must be a str, not {sync!r}")
+        self = cls.__new__(cls)
+        self._start(
+            engine, space, threads, parameters, count_matches, os.path.abspath(path), create, sync
+        )
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes what lives now to a new directory, which `open` takes."""
+        self._save(os.path.abspath(os.fspath(path)))
+
+    def _start(
+        self,
+        engine: str,
+        space: str | None,
+        threads: int | None,
+        parameters: Mapping[str, float] | None,
+        count_matches: bool,
+        path: str | None,
+        create: bool,
+        sync: str,
+    ) -> None:
         if not isinstance(engine, str):
             raise ArgumentTypeError(f"engine must be a str, not {engine!r}")
-        if not isinstance(space, str):
+        if not isinstance(space, str) and (path is None or space is not None):
             raise ArgumentTypeError(f"space must be a str, not {space!r}")
         if threads is None:
             threads = len(os.sched_getaffinity(0))
@@ -62,14 +117,15 @@ class Matcher(_core.Matcher):
                 raise ArgumentTypeError(
                     f"parameters must map names to numbers, not {name!r} to {value!r}"
                 )
-        super().__init__(engine, space, threads, bool(count_matches), numbers)
+        super().__init__(
+            engine, space, threads, bool(count_matches), numbers, path, bool(create), sync
+        )
         self._count_matches = bool(count_matches)
         self._engine = engine
-        self._space = space
         self._threads = threads
 
     def __repr__(self) -> str:
-        return f"<Matcher of {len(self)} subscriptions, engine {self._engine}, {self._space}>"
+        return f"<Matcher of {len(self)} subscriptions, engine {self._engine}, {self.space}>"
 
     def subscribe(
         self, id: int | str, predicate: str | Node, *, subscriber: int | str | None = None
@@ -176,7 +232,7 @@ class Matcher(_core.Matcher):
         """Why the event satisfies the subscription, or why not, constraint by constraint."""
         from tamis.explain import explain
 
-        return explain(parse(self[id]), event, at, self._space)
+        return explain(parse(self[id]), event, at, self.space)
 
     def stats(self) -> dict[str, Any]:
         """Counts and bytes, the segments that there are, and merges.
@@ -187,7 +243,7 @@ class Matcher(_core.Matcher):
         stats: dict[str, Any] = self._stats()
         if self._count_matches:
             stats["top"] = self._top(10)
-        return {"engine": self._engine, "space": self._space, "threads": self._threads, **stats}
+        return {"engine": self._engine, "space": self.space, "threads": self._threads, **stats}
 
 
 def _raise_bad_rows(errors: list[tuple[int, Exception]]) -> None:

@@ -27,9 +27,19 @@
 
 namespace tamis {
 
+enum class SyncPolicy : std::uint8_t;  // storage/journal.hpp
+
+// Where a durable matcher keeps its changes.
+struct StorageOptions {
+  std::string directory;
+  bool create = false;
+  SyncPolicy policy{};
+};
+
 struct MatcherOptions {
   std::string engine = "auto";
-  Space space = Space::plane;
+  std::optional<Space> space;             // none: plane, or what the directory says
+  std::optional<StorageOptions> storage;  // none: in memory alone
   std::size_t n_threads = 1;
   bool counts_hits = false;  // keep how often each subscription matched
   Parameters parameters;
@@ -94,7 +104,9 @@ struct SegmentStats {
 
 struct MatcherStats {
   std::size_t n_subscriptions = 0, n_subscribers = 0, n_attributes = 0, n_delta_filters = 0,
-              n_dead = 0, n_store_bytes = 0, n_delta_bytes = 0, n_merges = 0;
+              n_dead = 0, n_store_bytes = 0, n_delta_bytes = 0, n_merges = 0, n_logs = 0,
+              n_log_bytes = 0;
+  std::string checkpoint_error;  // why the last checkpoint failed; empty: it did not
   std::uint64_t version = 0;
   bool is_merging = false;
   std::vector<SegmentStats> segments;
@@ -132,6 +144,13 @@ class Matcher {
   MatchResult match(const View& view, const EventBatch& events, const MatchOptions& options) const;
   // Waits until every change is indexed and merged. Throws what a merge threw.
   void flush();
+  // Writes what lives now to a new directory that Matcher can open.
+  void save(const std::string& directory) const;
+  // Rewrites the directory so that it holds what lives, and nothing else. Throws if it failed.
+  void checkpoint();
+  // Syncs and lets go of the directory. No change is possible any more.
+  void close();
+  Space space() const;
   MatcherStats stats() const;
   // The subscriptions that matched most, with how often; needs counts_hits.
   struct Hits {

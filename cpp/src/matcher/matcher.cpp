@@ -15,6 +15,7 @@
 #include "engines/naive.hpp"
 #include "segment.hpp"
 #include "snapshot.hpp"
+#include "storage/journal.hpp"
 #include "store.hpp"
 #include "tamis/ast.hpp"
 #include "tamis/error.hpp"
@@ -103,25 +104,35 @@ class Matcher::State {
         naive_(find_engine("naive")) {
     options.parameters = complete_parameters(engine_, given.parameters);
     if (options.n_threads == 0) throw ArgumentError("threads must be at least 1, not 0");
-    const std::lock_guard lock(writer_);
-    publish();
+    space_ = options.space.value_or(Space::plane);
+    {
+      const std::lock_guard lock(writer_);
+      publish();
+    }
+    if (options.storage) {
+      try {
+        open_journal();
+      } catch (...) {
+        stop_merger();
+        throw;
+      }
+    }
     all_states().add(this);
   }
 
   ~State() {
     all_states().remove(this);
-    {
-      const std::lock_guard lock(writer_);
-      is_closing_ = true;
-    }
-    wake_merger_.notify_all();
-    if (merger_.joinable()) merger_.join();
+    stop_merger();
   }
 
   std::vector<RowError> subscribe(std::span<const NewSubscription> rows);
   void unsubscribe(std::span<const IdView> ids);
   std::vector<RowError> move(std::span<const Move> rows);
   void flush();
+  void save(const std::string& directory) const;
+  void checkpoint();
+  void close();
+  Space space() const { return space_; }
   MatcherStats stats() const;
 
   std::shared_ptr<const Snapshot> snapshot() const {
@@ -183,6 +194,15 @@ class Matcher::State {
     return *all;
   }
 
+  void stop_merger() {
+    {
+      const std::lock_guard lock(writer_);
+      is_closing_ = true;
+    }
+    wake_merger_.notify_all();
+    if (merger_.joinable()) merger_.join();
+  }
+
   void lock_for_fork() {
     writer_.lock();
     publishing_.lock();
@@ -194,7 +214,9 @@ class Matcher::State {
       new (&merger_) std::thread();
       new (&wake_merger_) std::condition_variable();
       new (&merger_is_idle_) std::condition_variable();
-      is_merging_ = false;
+      is_merging_ = is_checkpointing_ = false;
+      // The directory is the parent's. Its journal has a thread that is not here: never touch it.
+      if (journal_ && journal_.release() != nullptr) closed_because_ = kForked;
     }
     spare_mutex_.unlock();
     publishing_.unlock();
@@ -213,6 +235,23 @@ class Matcher::State {
                        [](const auto& segment) { return !segment->is_indexed(); }) ||
            segments_.size() > kMaxSegments || has_many_dead();
   }
+  static constexpr const char* kClosed = "the matcher is closed";
+  static constexpr const char* kForked =
+      "a durable matcher belongs to the process that opened it: change it there, or save a "
+      "snapshot for this one to open";
+  // Writes a change to the log, before it happens.
+  static std::string encode_rows(std::span<const NewSubscription> rows);
+  bool is_durable() const { return options.storage.has_value(); }
+  void log(std::string_view payload) {
+    if (closed_because_ != nullptr) throw ArgumentError(closed_because_);
+    if (journal_) journal_->append(payload);
+  }
+  bool wants_checkpoint() const {
+    return journal_ && (is_checkpoint_asked_ || journal_->wants_checkpoint());
+  }
+  void open_journal();
+  void replay(const LogRecord& record, const std::string& path);
+  void run_checkpoint(std::unique_lock<std::mutex>& lock);
   bool has_many_dead() const {
     return store_->n_dead_unmerged() > std::max(kMinDead, store_->n_live());
   }
@@ -229,6 +268,7 @@ class Matcher::State {
 
   const Engine& engine_;
   const Engine& naive_;
+  Space space_ = Space::plane;
 
   mutable std::mutex writer_;
   std::shared_ptr<Store> store_ = std::make_shared<Store>();
@@ -245,6 +285,12 @@ class Matcher::State {
   std::size_t n_merges_ = 0, n_flushing_ = 0;
   std::exception_ptr merge_error_;
 
+  std::unique_ptr<Journal> journal_;  // null: in memory alone, or closed
+  const char* closed_because_ = nullptr;
+  bool is_checkpointing_ = false, is_checkpoint_asked_ = false;
+  std::size_t n_checkpoints_ = 0;  // that ended, well or not
+  std::string checkpoint_error_;
+
   mutable std::mutex publishing_;  // held for a copy of the pointer alone
   std::shared_ptr<const Snapshot> published_;
 
@@ -257,11 +303,10 @@ class Matcher::State {
 
 std::vector<RowError> Matcher::State::subscribe(std::span<const NewSubscription> rows) {
   const std::size_t n_tasks = (rows.size() + kRowsPerTask - 1) / kRowsPerTask;
-  std::vector<Staged> staged(n_tasks, Staged(options.space));
+  std::vector<Staged> staged(n_tasks, Staged(space_));
   parallel_for(n_tasks, options.n_threads, [&](std::size_t task) {
     const std::size_t begin = task * kRowsPerTask;
-    staged[task] =
-        read_rows(rows, begin, std::min(begin + kRowsPerTask, rows.size()), options.space);
+    staged[task] = read_rows(rows, begin, std::min(begin + kRowsPerTask, rows.size()), space_);
   });
   std::vector<RowError> errors;
   for (Staged& each : staged) {
@@ -270,11 +315,13 @@ std::vector<RowError> Matcher::State::subscribe(std::span<const NewSubscription>
     }
   }
   if (!errors.empty()) return errors;
+  const std::string payload = is_durable() ? encode_rows(rows) : std::string();
 
   const std::lock_guard lock(writer_);
   IdType type = id_type_;
   errors = check_ids(rows, type);
   if (!errors.empty() || rows.empty()) return errors;
+  log(payload);
   id_type_ = type;
   take(rows, staged);
   return {};
@@ -315,14 +362,14 @@ void Matcher::State::append(std::span<const NewSubscription> rows, Staged& stage
   for (AttributeId id = 0; id < attribute_of.size(); ++id) {
     attribute_of[id] = catalogue_.intern(names->name(id));
   }
-  SegmentFilters own(options.space);  // of a batch that is too large for a delta
+  SegmentFilters own(space_);  // of a batch that is too large for a delta
   SegmentFilters* target = nullptr;
   // A new delta where the old one is full; but not for one predicate that is too large for any.
   const bool is_full = delta_ == nullptr || (!delta_->has_room_for(*staged.table) &&
                                              4 * delta_->filters().size() > delta_->n_most());
   if (is_full && staged.table->size() <= kMaxDeltaFilters / 2) {
     seal_delta();
-    delta_ = std::make_shared<Delta>(options.space, next_delta_filters_);
+    delta_ = std::make_shared<Delta>(space_, next_delta_filters_);
     next_delta_filters_ = std::min(next_delta_filters_ * kDeltaGrowth, kMaxDeltaFilters);
   }
   if (delta_ != nullptr && delta_->has_room_for(*staged.table)) {
@@ -338,7 +385,7 @@ void Matcher::State::append(std::span<const NewSubscription> rows, Staged& stage
     const NewSubscription& row = rows[staged.first_row + at];
     if (const std::uint32_t old = store_->find(row.id); old != Store::kNone) kill(old);
     const std::uint32_t slot = store_->add(row.id, row.predicate, row.subscriber.value_or(row.id),
-                                           staged.n_filters[at] > 0);
+                                           staged.n_filters[at] > 0, version_ + 1);
     target->add(staged.n_filters[at], slot, store_->subscriber_of(slot));
   }
   if (own.size() > 0) {
@@ -354,11 +401,13 @@ void Matcher::State::unsubscribe(std::span<const IdView> ids) {
       throw UnknownIdError("no subscription has the id " + to_text(id));
     }
   }
+  if (ids.empty()) return;
+  log(is_durable() ? encode_unsubscribe(ids) : std::string());
   store_->free_retired();
   for (const IdView& id : ids) {
     if (const std::uint32_t slot = store_->find(id); slot != Store::kNone) kill(slot);
   }
-  if (!ids.empty()) publish();
+  publish();
 }
 
 std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
@@ -376,7 +425,7 @@ std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
       if (!std::isfinite(rows[row].x) || !std::isfinite(rows[row].y)) {
         throw ArgumentError("a centre must be two finite numbers");
       }
-      if (!is_place(options.space, rows[row].x, rows[row].y)) {
+      if (!is_place(space_, rows[row].x, rows[row].y)) {
         throw ArgumentError(
             "on earth, a centre is a longitude from -180 to 360 and a latitude from -90 to 90");
       }
@@ -396,8 +445,9 @@ std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
     row.subscriber = kept.emplace_back(*row.subscriber).view();
   }
   std::vector<Staged> staged;
-  staged.push_back(read_rows(moved, 0, moved.size(), options.space));
+  staged.push_back(read_rows(moved, 0, moved.size(), space_));
   if (!staged[0].errors.empty()) return staged[0].errors;
+  log(is_durable() ? encode_rows(moved) : std::string());
   take(moved, staged);
   return {};
 }
@@ -405,7 +455,7 @@ std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
 void Matcher::State::seal_delta() {
   if (delta_ != nullptr && delta_->filters().size() > 0) {
     SegmentFilters& filters = delta_->filters();
-    SegmentFilters sealed(options.space);
+    SegmentFilters sealed(space_);
     sealed.table = filters.table;  // matches may still read it: nothing is appended any more
     sealed.slot_of = filters.slot_of;
     sealed.subscriber_of = filters.subscriber_of;
@@ -434,7 +484,7 @@ void Matcher::State::publish() {
     const std::lock_guard lock(publishing_);
     old.swap(published_);
   }
-  if (has_merge_to_do()) wake_merger();
+  if (has_merge_to_do() || wants_checkpoint()) wake_merger();
 }
 
 // --- merging
@@ -474,7 +524,7 @@ std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const
 Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<const Segment>> inputs,
                                              std::uint64_t version) const {
   Merged merged;
-  SegmentFilters all(options.space);
+  SegmentFilters all(space_);
   std::size_t n_filters = 0;
   for (const auto& segment : inputs) {
     n_filters += segment->size();
@@ -521,8 +571,14 @@ Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<con
 void Matcher::State::run_merger() {
   std::unique_lock lock(writer_);
   for (;;) {
-    wake_merger_.wait(lock, [this] { return is_closing_ || (has_merge_to_do() && !merge_error_); });
+    wake_merger_.wait(lock, [this] {
+      return is_closing_ || (has_merge_to_do() && !merge_error_) || wants_checkpoint();
+    });
     if (is_closing_) return;
+    if (wants_checkpoint()) {
+      run_checkpoint(lock);
+      continue;
+    }
     is_merging_ = true;
     if (has_many_dead()) seal_delta();
     std::vector<std::shared_ptr<const Segment>> inputs = choose_merge();
@@ -571,6 +627,127 @@ void Matcher::State::flush() {
   if (merge_error_) std::rethrow_exception(std::exchange(merge_error_, nullptr));
 }
 
+// --- durability
+// ------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::size_t kRowsPerRecord = 4096;
+
+// What lived at a snapshot, as records of a log.
+void write_rows(const Snapshot& snapshot, LogWriter& log) {
+  const Store& store = *snapshot.store;
+  std::vector<LogSubscribe> rows;
+  const auto write = [&] {
+    if (!rows.empty()) log.append(encode_subscribe(rows));
+    rows.clear();
+  };
+  store.for_each_at(snapshot.version, snapshot.n_slots, [&](std::uint32_t slot) {
+    const IdView id = store.id(slot);
+    const IdView subscriber = store.subscriber_id(store.subscriber_of(slot));
+    rows.push_back(
+        {id, store.predicate(slot), subscriber == id ? std::nullopt : std::optional(subscriber)});
+    if (rows.size() == kRowsPerRecord) write();
+  });
+  write();
+}
+
+}  // namespace
+
+std::string Matcher::State::encode_rows(std::span<const NewSubscription> rows) {
+  std::vector<LogSubscribe> records;
+  records.reserve(rows.size());
+  for (const NewSubscription& row : rows) {
+    records.push_back({row.id, row.predicate, row.subscriber});
+  }
+  return encode_subscribe(records);
+}
+
+void Matcher::State::open_journal() {
+  const StorageOptions& storage = *options.storage;
+  // The space must be known before the first area is read.
+  Journal::Opened opened = Journal::open(
+      storage.directory, storage.create, storage.policy, options.space,
+      [this](Space space) { space_ = space; },
+      [this](const LogRecord& record, const std::string& path) { replay(record, path); });
+  const std::lock_guard lock(writer_);
+  journal_ = std::move(opened.journal);
+}
+
+void Matcher::State::replay(const LogRecord& record, const std::string& path) {
+  const auto place = [&] { return "the record at byte " + std::to_string(record.offset); };
+  if (record.kind == LogRecord::Kind::unsubscribe) {
+    try {
+      unsubscribe(record.ids);
+    } catch (const UnknownIdError& error) {
+      throw StorageError(path, place() + " cannot be applied: " + error.what());
+    }
+    return;
+  }
+  std::vector<NewSubscription> rows;
+  rows.reserve(record.rows.size());
+  for (const LogSubscribe& row : record.rows)
+    rows.push_back({row.id, row.predicate, row.subscriber});
+  const std::vector<RowError> errors = subscribe(rows);
+  if (!errors.empty()) {
+    throw StorageError(path, place() + " cannot be applied: " + errors[0].reason);
+  }
+}
+
+void Matcher::State::run_checkpoint(std::unique_lock<std::mutex>& lock) {
+  is_checkpointing_ = true;
+  is_checkpoint_asked_ = false;
+  try {
+    journal_->rotate();
+    const std::shared_ptr<const Snapshot> snapshot = this->snapshot();
+    lock.unlock();
+    journal_->write_checkpoint([&](LogWriter& log) { write_rows(*snapshot, log); });
+    lock.lock();
+    checkpoint_error_.clear();
+  } catch (const std::exception& error) {
+    // The logs so far still give the state; the journal asks again when they have grown.
+    if (!lock.owns_lock()) lock.lock();
+    journal_->put_off_checkpoint();
+    checkpoint_error_ = error.what();
+  }
+  is_checkpointing_ = false;
+  ++n_checkpoints_;
+  merger_is_idle_.notify_all();
+}
+
+void Matcher::State::save(const std::string& directory) const {
+  const std::shared_ptr<const Snapshot> saved = snapshot();
+  Journal::save(directory, space_, [&](LogWriter& log) { write_rows(*saved, log); });
+}
+
+void Matcher::State::checkpoint() {
+  std::unique_lock lock(writer_);
+  if (closed_because_ != nullptr) throw ArgumentError(closed_because_);
+  if (!journal_) throw ArgumentError("only a matcher that was opened from a directory has one");
+  is_checkpoint_asked_ = true;
+  const std::size_t n_before = n_checkpoints_ + (is_checkpointing_ ? 1 : 0);
+  wake_merger();
+  merger_is_idle_.wait(
+      lock, [&] { return n_checkpoints_ > n_before || closed_because_ != nullptr; });
+  if (n_checkpoints_ <= n_before) throw ArgumentError(closed_because_);
+  if (!checkpoint_error_.empty()) {
+    throw StorageError(options.storage->directory, "the checkpoint failed: " + checkpoint_error_);
+  }
+}
+
+void Matcher::State::close() {
+  std::unique_ptr<Journal> journal;
+  {
+    std::unique_lock lock(writer_);
+    if (closed_because_ == nullptr) closed_because_ = kClosed;
+    merger_is_idle_.wait(lock, [this] { return !is_checkpointing_; });
+    is_checkpoint_asked_ = false;
+    journal = std::move(journal_);
+  }
+  merger_is_idle_.notify_all();
+  if (journal) journal->sync();
+}
+
 MatcherStats Matcher::State::stats() const {
   const std::lock_guard lock(writer_);
   MatcherStats stats;
@@ -584,6 +761,11 @@ MatcherStats Matcher::State::stats() const {
   stats.n_merges = n_merges_;
   stats.version = version_;
   stats.is_merging = is_merging_;
+  if (journal_) {
+    stats.n_logs = journal_->n_logs();
+    stats.n_log_bytes = journal_->n_bytes();
+  }
+  stats.checkpoint_error = checkpoint_error_;
   for (const auto& segment : segments_) {
     stats.segments.push_back({segment->engine().name, segment->is_indexed(), segment->size(),
                               segment->table().n_constraints(), segment->table().n_bytes(),
@@ -607,6 +789,10 @@ void Matcher::unsubscribe(std::span<const IdView> ids) { state_->unsubscribe(ids
 std::vector<RowError> Matcher::move(std::span<const Move> rows) { return state_->move(rows); }
 void Matcher::flush() { state_->flush(); }
 MatcherStats Matcher::stats() const { return state_->stats(); }
+void Matcher::save(const std::string& directory) const { state_->save(directory); }
+void Matcher::checkpoint() { state_->checkpoint(); }
+void Matcher::close() { state_->close(); }
+Space Matcher::space() const { return state_->space(); }
 View Matcher::view() const { return {state_->snapshot()}; }
 
 bool Matcher::contains(const IdView& id) const {
@@ -676,7 +862,7 @@ MatchResult Matcher::match(const View& view, const EventBatch& events,
         "these events were encoded before subscriptions with new attributes arrived; encode them "
         "again");
   }
-  if (own.space == Space::earth) {
+  if (state_->space() == Space::earth) {
     for (std::size_t event = 0; event < events.size(); ++event) {
       if (events.has_position(event) && !is_place(Space::earth, events.x[event], events.y[event])) {
         throw EventError("event " + std::to_string(event) +

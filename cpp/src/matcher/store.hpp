@@ -1,5 +1,6 @@
 // What is known of each subscription, by slot, and of each subscriber, by number.
 //
+//     born_at       slot -> version of its beginning
 //     died_at       slot -> version of its end, kAlive while it lives
 //     slots         slot -> id, predicate, subscriber
 //     subscribers   number -> id, how many slots name it
@@ -48,10 +49,25 @@ class Store {
 
  public:
   DeathVersions died_at;
+  DeathVersions born_at;
   mutable HitCounts hits;
 
   IdView id(std::uint32_t slot) const { return slots_[slot].id.view(); }
   IdView subscriber_id(std::uint32_t number) const { return subscribers_[number].id.view(); }
+
+  // Visits what lived at the version of a snapshot, which the caller holds: its slots stay as they
+  // are. Needs no lock: a slot that is used again meanwhile shows a later birth before it shows
+  // life.
+  template <typename Visit>
+  void for_each_at(std::uint64_t version, std::size_t n_slots, Visit visit) const {
+    for (std::uint32_t slot = 0; slot < n_slots; ++slot) {
+      if (died_at[slot].load(std::memory_order_acquire) <= version) continue;
+      if (born_at[slot].load(std::memory_order_relaxed) > version) continue;
+      visit(slot);
+    }
+  }
+  std::uint32_t subscriber_of(std::uint32_t slot) const { return slots_[slot].subscriber; }
+  std::string_view predicate(std::uint32_t slot) const { return slots_[slot].predicate.view(); }
 
   // --- the writer's part ---
   std::size_t n_slots() const { return slots_.size(); }  // live, dead and free
@@ -61,8 +77,6 @@ class Store {
   std::size_t n_dead() const { return n_dead_; }
   // Dead slots whose filters are still in segments.
   std::size_t n_dead_unmerged() const { return n_dead_ - n_retired_; }
-  std::uint32_t subscriber_of(std::uint32_t slot) const { return slots_[slot].subscriber; }
-  std::string_view predicate(std::uint32_t slot) const { return slots_[slot].predicate.view(); }
 
   static constexpr std::uint32_t kNone = NumberTable::kNone;
   std::uint32_t find(const IdView& id) const { return slot_of_.find(id, IdOfSlot{slots_}); }
@@ -75,7 +89,7 @@ class Store {
 
   // A new live slot. The id must not be live.
   std::uint32_t add(const IdView& id, std::string_view predicate, const IdView& subscriber,
-                    bool has_filters) {
+                    bool has_filters, std::uint64_t version) {
     std::uint32_t slot;
     if (!free_slots_.empty()) {
       slot = free_slots_.back();
@@ -84,7 +98,8 @@ class Store {
       slot = static_cast<std::uint32_t>(slots_.size());
       slots_.grow();
       hits.grow();
-      died_at.grow();
+      died_at.grow().store(0, std::memory_order_relaxed);
+      born_at.grow();
     }
     Slot& item = slots_[slot];
     item.id = StoredId(id);
@@ -92,7 +107,8 @@ class Store {
     item.has_filters = has_filters;
     item.subscriber = number_of(subscriber);
     hits[slot].store(0, std::memory_order_relaxed);
-    died_at[slot].store(kAlive, std::memory_order_relaxed);
+    born_at[slot].store(version, std::memory_order_relaxed);
+    died_at[slot].store(kAlive, std::memory_order_release);
     if (++subscribers_[item.subscriber].n_live == 1) ++n_live_subscribers_;
     slot_of_.insert(slot, IdOfSlot{slots_});
     return slot;
@@ -103,7 +119,6 @@ class Store {
     // Without filters it is in no segment, and no merge will ever drop it.
     if (!item.has_filters) unfiltered_.push_back(slot);
     slot_of_.erase(item.id.view(), IdOfSlot{slots_});
-    item.predicate = StoredBytes();
     if (--subscribers_[item.subscriber].n_live == 0) --n_live_subscribers_;
     died_at[slot].store(version, std::memory_order_relaxed);
     ++n_dead_;
@@ -129,6 +144,7 @@ class Store {
           free_numbers_.push_back(slots_[slot].subscriber);
         }
         slots_[slot].id = StoredId();
+        slots_[slot].predicate = StoredBytes();
         free_slots_.push_back(slot);
         --n_dead_;
         --n_retired_;
@@ -139,7 +155,8 @@ class Store {
 
   std::size_t n_bytes() const {
     std::size_t total = slots_.n_bytes() + subscribers_.n_bytes() + died_at.n_bytes() +
-                        hits.n_bytes() + slot_of_.n_bytes() + number_of_.n_bytes();
+                        born_at.n_bytes() + hits.n_bytes() + slot_of_.n_bytes() +
+                        number_of_.n_bytes();
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
       total += slots_[slot].predicate.n_heap_bytes() + slots_[slot].id.n_heap_bytes();
     }

@@ -175,6 +175,10 @@ void check_header(std::string_view file, const std::string& path) {
   }
 }
 
+bool has_good_length(std::string_view file, std::size_t at) {
+  return load<std::uint32_t>(file, at + 12) == crc32c(file.data() + at, 8);
+}
+
 // The payload of the record at `at`, if all of it is there and valid. `next` becomes the place
 // behind it where its length can be true, else the end of the file.
 std::optional<std::string_view> find_record(std::string_view file, std::size_t at,
@@ -188,8 +192,7 @@ std::optional<std::string_view> find_record(std::string_view file, std::size_t a
       file.substr(at + kLogRecordHeaderSize, static_cast<std::size_t>(n_payload));
   next = at + kLogRecordHeaderSize + payload.size();
   const std::uint32_t crc = crc32c(payload.data(), payload.size(), crc32c(file.data() + at, 8));
-  const bool is_valid =
-      load<std::uint32_t>(file, at + 8) == crc && load<std::uint32_t>(file, at + 12) == 0;
+  const bool is_valid = load<std::uint32_t>(file, at + 8) == crc && has_good_length(file, at);
   return is_valid ? std::optional(payload) : std::nullopt;
 }
 
@@ -263,6 +266,12 @@ LogSummary read_log(const std::string& path, const std::function<void(const LogR
     std::size_t next = 0;
     const std::optional<std::string_view> payload = find_record(file, at, next);
     if (!payload) {
+      // A write that was cut short within the header leaves nothing behind it, or zeros.
+      if (file.size() - at >= kLogRecordHeaderSize && !has_good_length(file, at) &&
+          !is_zero(file.substr(at + kLogRecordHeaderSize))) {
+        throw StorageError(path, "the record at byte " + std::to_string(at) +
+                                     " is damaged: the checksum of its length is wrong");
+      }
       std::size_t behind = 0;
       if (next < file.size() && find_record(file, next, behind)) {
         throw StorageError(path, "the record at byte " + std::to_string(at) +
@@ -321,7 +330,9 @@ void LogWriter::append(std::string_view payload) {
   check_not_broken();
   char header[kLogRecordHeaderSize] = {};
   store(header, static_cast<std::uint64_t>(payload.size()));
-  store(header + 8, crc32c(payload.data(), payload.size(), crc32c(header, 8)));
+  const std::uint32_t length_crc = crc32c(header, 8);
+  store(header + 8, crc32c(payload.data(), payload.size(), length_crc));
+  store(header + 12, length_crc);
   const std::uint64_t end = end_.load();
   try {
     file_.write_all({header, sizeof header}, payload);

@@ -8,8 +8,8 @@
 //                        u32 = 1   u32 = 0   u64        u32 = 0    u32, of bytes 0 to 27
 //
 //   record   0           8         12        16
-//            n_payload   crc32c    reserved  payload, n_payload bytes; the next record follows
-//            u64         u32       u32 = 0
+//            n_payload   crc32c    crc32c    payload, n_payload bytes; the next record follows
+//            u64         u32       u32, of n_payload
 //                        of n_payload and the payload
 //
 //   payload  kind u8, n_rows varint, then n_rows times:
@@ -22,7 +22,8 @@
 //
 // Torn or damaged? A bad record is the torn tail unless a whole, valid one stands right behind it,
 // as its length says: then it was whole once and the file is damaged, which is an error, as going
-// on would lose changes silently. A damaged length hides what follows and passes for a torn tail.
+// on would lose changes silently. So is a length whose own checksum is wrong: a write that was cut
+// short leaves the beginning of a record, and zeros perhaps, but never that.
 #pragma once
 
 #include <atomic>

@@ -1,0 +1,124 @@
+"""`tamis index`: a matcher in a directory, built and changed from files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from tamis.errors import ArgumentError, BatchError
+from tamis.matcher import Matcher
+from tamis.tables import read_subscriptions, read_table
+
+_EXAMPLES = """examples:
+  tamis index build alerts subscriptions.parquet
+  tamis index add alerts more.csv
+  tamis index remove alerts gone.csv
+  tamis index info alerts
+  tamis index verify alerts
+
+exit code: 0 done, 1 verify found damage, 2 wrong use or bad input"""
+
+
+def add_command(subparsers: argparse._SubParsersAction[Any]) -> None:
+    parser = subparsers.add_parser(
+        "index",
+        help="keep subscriptions in a directory: build, add, remove, info, verify",
+        description="Keeps subscriptions in a directory that tamis.Matcher.open opens.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    def add(name: str, help: str, run: Any) -> argparse.ArgumentParser:
+        verb = verbs.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        verb.add_argument("index", metavar="INDEX", help="the directory")
+        verb.set_defaults(run=run)
+        return verb
+
+    build = add("build", "make a new directory from a file of subscriptions", _build)
+    build.add_argument("file", metavar="FILE", help="a table with id, predicate and subscriber")
+    build.add_argument("--space", choices=("plane", "earth"), default="plane")
+    adding = add("add", "add or replace the subscriptions of a file, all or none", _add)
+    adding.add_argument("file", metavar="FILE", help="a table with id, predicate and subscriber")
+    removing = add("remove", "remove the subscriptions of a file, all or none", _remove)
+    removing.add_argument("file", metavar="FILE", help="a table with the column id")
+    info = add("info", "say what is in it", _info)
+    info.add_argument("--json", action="store_true", help="as JSON")
+    add("verify", "read everything and say whether it is whole", _verify)
+
+
+def _build(args: argparse.Namespace) -> int:
+    path = Path(args.index)
+    if path.exists():
+        raise ArgumentError(f"{path}: exists already; add to it, or build under another name")
+    table = read_subscriptions(args.file)
+    aside = path.with_name(path.name + ".building")
+    shutil.rmtree(aside, ignore_errors=True)  # of a build that was cut short
+    try:
+        with Matcher.open(aside, create=True, space=args.space, sync="none") as matcher:
+            _take(matcher, table, args.file)
+            matcher.save(path)
+            print(f"{path}: {len(matcher)} subscriptions")
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return 0
+
+
+def _add(args: argparse.Namespace) -> int:
+    table = read_subscriptions(args.file)
+    with Matcher.open(args.index) as matcher:
+        n_before = len(matcher)
+        _take(matcher, table, args.file)
+        n_new = len(matcher) - n_before
+        print(
+            f"{args.index}: {n_new} added, {table.num_rows - n_new} replaced, {len(matcher)} in all"
+        )
+    return 0
+
+
+def _take(matcher: Matcher, table: Any, file: str) -> None:
+    try:
+        matcher.subscribe_many(table)
+    except BatchError as error:
+        raise BatchError(f"{file}: {error}", error.errors) from None
+
+
+def _remove(args: argparse.Namespace) -> int:
+    table = read_table(args.file)
+    if "id" not in table.column_names:
+        raise ArgumentError(f"{args.file}: a column id is needed")
+    ids = table.column("id").to_pylist()
+    with Matcher.open(args.index) as matcher:
+        matcher.unsubscribe_many(ids)
+        print(f"{args.index}: {len(set(ids))} removed, {len(matcher)} in all")
+    return 0
+
+
+def _info(args: argparse.Namespace) -> int:
+    with Matcher.open(args.index) as matcher:
+        stats = matcher.stats()
+    if args.json:
+        print(json.dumps(stats, indent=2))
+        return 0
+    print(f"subscriptions  {stats['n_subscriptions']}")
+    print(f"subscribers    {stats['n_subscribers']}")
+    print(f"attributes     {stats['n_attributes']}")
+    print(f"space          {stats['space']}")
+    print(f"logs           {stats['n_logs']}, {stats['n_log_bytes']} bytes")
+    return 0
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from tamis.errors import StorageError
+
+    try:
+        with Matcher.open(args.index) as matcher:
+            print(f"{args.index}: whole, {len(matcher)} subscriptions")
+    except StorageError as error:
+        print(f"tamis: {error}", file=sys.stderr)
+        return 1
+    return 0
