@@ -34,7 +34,9 @@ def add_command(subparsers: argparse._SubParsersAction[Any]) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
     def add(name: str, help: str, run: Any) -> argparse.ArgumentParser:
-        verb = verbs.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        verb: argparse.ArgumentParser = verbs.add_parser(
+            name, help=help, description=help[0].upper() + help[1:] + "."
+        )
         verb.add_argument("index", metavar="INDEX", help="the directory")
         verb.set_defaults(run=run)
         return verb
