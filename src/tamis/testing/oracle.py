@@ -114,11 +114,13 @@ def truth(
 def normalise(value: object) -> Scalar | None:
     """An event's value as the language sees it: bool, int, float, str, or None for absent.
 
-    A datetime counts as microseconds since the epoch in UTC (a naive one is UTC),
-    a numpy scalar as its Python value.
+    A datetime counts as microseconds since the epoch in UTC (a naive one is UTC), a date as its
+    midnight, a numpy scalar as its Python value, NaT as absent.
     """
+    if isinstance(value, np.datetime64):
+        return None if np.isnat(value) else int(value.astype("datetime64[us]").astype(np.int64))
     if isinstance(value, np.generic):
-        if isinstance(value, np.datetime64 | np.timedelta64 | np.longdouble | np.complexfloating):
+        if isinstance(value, np.timedelta64 | np.longdouble | np.complexfloating):
             raise EventError(
                 "the value of an attribute must be a number, a string, a boolean or a datetime, "
                 f"not {type(value).__name__}"
@@ -129,6 +131,8 @@ def normalise(value: object) -> Scalar | None:
     if isinstance(value, datetime.datetime):
         moment = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
         return (moment - _EPOCH) // _MICROSECOND
+    if isinstance(value, datetime.date):
+        return (value - _EPOCH.date()).days * 86_400_000_000
     if isinstance(value, int):
         if not SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
             raise EventError(f"an integer must lie between -2^63 and 2^64-1, not be {value:d}")

@@ -17,6 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from tamis.errors import TamisError, UnavailableError
+
 from ._random import Int64s, Stream
 
 BATCH_ROWS = 65_536
@@ -34,11 +36,11 @@ SUBSCRIPTION_SCHEMA = pa.schema(
 Plain = int | float | str | bool
 
 
-class WorkloadError(ValueError):
+class WorkloadError(TamisError, ValueError):
     """A workload that does not exist, or a parameter it cannot take."""
 
 
-class MissingDataError(ImportError):
+class MissingDataError(UnavailableError, ImportError):
     """A package with real data that is not installed."""
 
 
