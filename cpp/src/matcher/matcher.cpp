@@ -727,8 +727,8 @@ void Matcher::State::checkpoint() {
   is_checkpoint_asked_ = true;
   const std::size_t n_before = n_checkpoints_ + (is_checkpointing_ ? 1 : 0);
   wake_merger();
-  merger_is_idle_.wait(
-      lock, [&] { return n_checkpoints_ > n_before || closed_because_ != nullptr; });
+  merger_is_idle_.wait(lock,
+                       [&] { return n_checkpoints_ > n_before || closed_because_ != nullptr; });
   if (n_checkpoints_ <= n_before) throw ArgumentError(closed_because_);
   if (!checkpoint_error_.empty()) {
     throw StorageError(options.storage->directory, "the checkpoint failed: " + checkpoint_error_);

@@ -152,8 +152,8 @@ void Journal::open_log(
   const LogSummary summary = read_log(path, [&](const LogRecord& record) { visit(record, path); });
   const std::uint64_t end = summary.end_of_whole_records;
   if (end > 0 && summary.sequence != log.number) {
-    throw StorageError(path, "is another log: its header has the number " +
-                                 std::to_string(summary.sequence));
+    throw StorageError(
+        path, "is another log: its header has the number " + std::to_string(summary.sequence));
   }
   if (end < log.n_least_bytes) {
     throw StorageError(path, "is damaged: " + std::to_string(log.n_least_bytes) +
@@ -322,7 +322,8 @@ void Journal::remove_strays() const {
   // log-<digits>.wal, and nothing that a person may have put there.
   const auto is_log = [](std::string_view name) {
     if (!name.starts_with("log-") || !name.ends_with(".wal") || name.size() < 9) return false;
-    return name.substr(4, name.size() - 8).find_first_not_of("0123456789") == std::string_view::npos;
+    return name.substr(4, name.size() - 8).find_first_not_of("0123456789") ==
+           std::string_view::npos;
   };
   for (const std::string& name : list_directory(directory_)) {
     if (is_log(name) && !is_named(name)) {

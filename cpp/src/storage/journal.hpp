@@ -88,8 +88,8 @@ class Journal {
   DirectoryLock lock_;
   Space space_ = Space::plane;
 
-  mutable std::mutex mutex_;         // of all below
-  std::vector<JournalLog> logs_;     // as in the manifest, the last is writer_'s
+  mutable std::mutex mutex_;      // of all below
+  std::vector<JournalLog> logs_;  // as in the manifest, the last is writer_'s
   std::shared_ptr<LogWriter> writer_;
   std::uint64_t n_older_bytes_ = 0;          // of the logs before the last
   std::uint64_t n_checkpoint_bytes_ = 0;     // of the first log
