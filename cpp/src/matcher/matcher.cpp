@@ -473,7 +473,7 @@ void Matcher::State::publish() {
   next->n_delta_filters = delta_ == nullptr ? 0 : delta_->filters().size();
   next->store = store_;
   next->names = catalogue_.names();
-  next->epoch = store_->epoch();
+  next->epoch = store_->hold_epoch();
   next->version = ++version_;
   next->id_type = id_type_;
   next->n_slots = store_->n_slots();

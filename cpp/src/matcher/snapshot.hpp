@@ -18,7 +18,7 @@ struct Snapshot {
   std::size_t n_delta_filters = 0;
   std::shared_ptr<const Store> store;
   std::shared_ptr<const Names> names;
-  std::shared_ptr<const Epoch> epoch;
+  EpochHold epoch;
   std::uint64_t version = 0;
   IdType id_type = IdType::none;
   std::size_t n_slots = 0, n_subscribers = 0;

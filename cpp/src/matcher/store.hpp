@@ -23,8 +23,31 @@
 
 namespace tamis {
 
-// Held by every snapshot of an epoch; gone when none of them is left.
-struct Epoch {};
+// Counts the snapshots of a stretch of time. Not a weak_ptr: that tells that the last of them is
+// gone, but not that what it read was read before.
+struct Epoch {
+  std::atomic<std::size_t> n_snapshots{0};
+};
+
+// A snapshot's part in its epoch.
+class EpochHold {
+ public:
+  EpochHold() = default;
+  explicit EpochHold(std::shared_ptr<Epoch> epoch) : epoch_(std::move(epoch)) {
+    epoch_->n_snapshots.fetch_add(1, std::memory_order_relaxed);
+  }
+  EpochHold(const EpochHold&) = delete;
+  EpochHold& operator=(EpochHold&& other) noexcept {
+    std::swap(epoch_, other.epoch_);
+    return *this;
+  }
+  ~EpochHold() {
+    if (epoch_) epoch_->n_snapshots.fetch_sub(1, std::memory_order_release);
+  }
+
+ private:
+  std::shared_ptr<Epoch> epoch_;
+};
 
 class Store {
   struct Slot {
@@ -134,9 +157,10 @@ class Store {
     retired_.push_back({epoch_, std::move(slots)});
     epoch_ = std::make_shared<Epoch>();
   }
-  std::shared_ptr<const Epoch> epoch() const { return epoch_; }
+  EpochHold hold_epoch() const { return EpochHold(epoch_); }
   void free_retired() {
-    while (!retired_.empty() && retired_.front().epoch.expired()) {
+    while (!retired_.empty() &&
+           retired_.front().epoch->n_snapshots.load(std::memory_order_acquire) == 0) {
       for (const std::uint32_t slot : retired_.front().slots) {
         Subscriber& subscriber = subscribers_[slots_[slot].subscriber];
         if (--subscriber.n_slots == 0) {
@@ -168,7 +192,7 @@ class Store {
 
  private:
   struct Retirement {
-    std::weak_ptr<const Epoch> epoch;
+    std::shared_ptr<const Epoch> epoch;
     std::vector<std::uint32_t> slots;
   };
 
@@ -198,7 +222,7 @@ class Store {
   NumberTable number_of_;  // of subscribers
   std::vector<std::uint32_t> free_slots_, free_numbers_, unfiltered_;
   std::deque<Retirement> retired_;
-  std::shared_ptr<const Epoch> epoch_ = std::make_shared<Epoch>();
+  std::shared_ptr<Epoch> epoch_ = std::make_shared<Epoch>();
   std::size_t n_dead_ = 0;     // dead and not yet free
   std::size_t n_retired_ = 0;  // of those: in no segment, waiting for readers
   std::size_t n_live_subscribers_ = 0;
