@@ -2,6 +2,8 @@
 #include "bindings.hpp"
 
 NB_MODULE(_core, module) {
+  // A matcher that lives until the interpreter ends is no leak, and users should not read of one.
+  nanobind::set_leak_warnings(false);
   module.doc() = "The C++ core of Tamis. Use the package tamis.";
   tamis::bind_errors(module);
   tamis::bind_language(module);
