@@ -282,7 +282,7 @@ class Matcher::State {
   std::thread merger_;
   std::condition_variable wake_merger_, merger_is_idle_;
   bool is_merging_ = false, is_closing_ = false;
-  std::size_t n_merges_ = 0, n_flushing_ = 0;
+  std::size_t n_merges_ = 0;
   std::exception_ptr merge_error_;
 
   std::unique_ptr<Journal> journal_;  // null: in memory alone, or closed

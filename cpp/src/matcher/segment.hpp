@@ -44,10 +44,6 @@ class Segment {
   std::size_t size() const { return filters_.size(); }
   bool is_indexed() const { return is_indexed_; }
   bool has_repeats() const { return has_repeats_; }  // some slot has several filters
-  std::size_t n_bytes() const {
-    return table().n_bytes() + index_->n_bytes() +
-           (slot_of().capacity() + subscriber_of().capacity()) * sizeof(std::uint32_t);
-  }
 
  private:
   const Engine& engine_;
