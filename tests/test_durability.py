@@ -862,12 +862,13 @@ SMALL_SEEN = [
 
 
 def small_matcher(path: Path) -> tuple[str, str]:
-    """Makes a directory with a checkpoint and a log behind it; gives their names."""
+    """Makes a directory with an image and a log behind it; gives their names."""
     with tamis.Matcher.open(path, create=True, sync="none") as matcher:
         for change in SMALL:
             apply(matcher, change)
-    first, last = re.search(r"logs (\d+):\d+ (\d+):\d+\n", (path / "MANIFEST").read_text()).groups()  # type: ignore[union-attr]
-    return f"log-{first}.wal", f"log-{last}.wal"
+    manifest = (path / "MANIFEST").read_text()
+    image, log = re.search(r"image (\d+):\d+\nlogs (\d+):\d+\n", manifest).groups()  # type: ignore[union-attr]
+    return f"image-{image}.tamis", f"log-{log}.wal"
 
 
 def ends_of_records(log: bytes) -> list[int]:
@@ -881,11 +882,10 @@ def ends_of_records(log: bytes) -> list[int]:
 def open_damaged(path: Path, name: str) -> Seen | None:
     """What is seen, or None: an error that names the file."""
     try:
-        matcher = tamis.Matcher.open(path, sync="none")
+        with tamis.Matcher.open(path, sync="none") as matcher:
+            return seen_in(matcher)  # an image is checked where it is used first
     except tamis.StorageError as error:
         return None if str(path / name) in str(error) else {"another file": (str(error), [])}
-    with matcher:
-        return seen_in(matcher)
 
 
 def in_a_child_that_may_crash(act: Callable[[], None]) -> None:
@@ -901,11 +901,11 @@ def complain(act: Callable[[], None], writer: int) -> None:
         os.write(writer, traceback.format_exc()[-3000:].encode())
 
 
-@pytest.mark.parametrize("which", ["MANIFEST", "checkpoint", "last"])
+@pytest.mark.parametrize("which", ["MANIFEST", "image", "last"])
 def test_files_cut_at_every_length(tmp_path: Path, which: str) -> None:
     original = tmp_path / "m"
-    first, last = small_matcher(original)
-    name = {"MANIFEST": "MANIFEST", "checkpoint": first, "last": last}[which]
+    image, last = small_matcher(original)
+    name = {"MANIFEST": "MANIFEST", "image": image, "last": last}[which]
     data = (original / name).read_bytes()
     ends = ends_of_records(data) if which == "last" else []
 
@@ -927,37 +927,44 @@ def test_files_cut_at_every_length(tmp_path: Path, which: str) -> None:
     in_a_child_that_may_crash(act)
 
 
-@pytest.mark.parametrize("which", ["MANIFEST", "checkpoint", "last"])
+@pytest.mark.parametrize("which", ["MANIFEST", "image", "last"])
 def test_every_bit_flipped(tmp_path: Path, which: str) -> None:
     original = tmp_path / "m"
-    first, last = small_matcher(original)
-    name = {"MANIFEST": "MANIFEST", "checkpoint": first, "last": last}[which]
+    image, last = small_matcher(original)
+    name = {"MANIFEST": "MANIFEST", "image": image, "last": last}[which]
     data = (original / name).read_bytes()
     # Damage to the last record of all cannot be told from a write that was cut short.
     last_record = ends_of_records(data)[-2] if which == "last" else len(data)
 
     def act() -> None:
         path = tmp_path / "copy"
-        for bit in range(8 * len(data)):
+        # An image has many bytes: one bit of each, and another one in the next.
+        bits = range(0, 8 * len(data), 9) if which == "image" else range(8 * len(data))
+        n_refused = 0
+        for bit in bits:
             damaged = bytearray(data)
             damaged[bit // 8] ^= 1 << bit % 8
             shutil.copytree(original, path)
             (path / name).write_bytes(damaged)
             seen = open_damaged(path, name)
-            if bit // 8 < last_record:
+            n_refused += seen is None
+            if which == "image":  # nothing reads what lies between two sections
+                assert seen in (None, SMALL_SEEN[-1]), f"byte {bit // 8} of {len(data)}: {seen}"
+            elif bit // 8 < last_record:
                 assert seen is None, f"bit {bit % 8} of byte {bit // 8} of {len(data)}: {seen}"
             else:
                 assert seen in (None, SMALL_SEEN[-2])
             shutil.rmtree(path)
+        assert n_refused > len(bits) / 2
 
     in_a_child_that_may_crash(act)
 
 
-@pytest.mark.parametrize("which", ["MANIFEST", "checkpoint", "last"])
+@pytest.mark.parametrize("which", ["MANIFEST", "image", "last"])
 def test_a_missing_file_is_no_empty_file(tmp_path: Path, which: str) -> None:
     path = tmp_path / "m"
-    first, last = small_matcher(path)
-    name = {"MANIFEST": "MANIFEST", "checkpoint": first, "last": last}[which]
+    image, last = small_matcher(path)
+    name = {"MANIFEST": "MANIFEST", "image": image, "last": last}[which]
     data = (path / name).read_bytes()
     (path / name).unlink()
     for create in (False, True):
@@ -967,26 +974,36 @@ def test_a_missing_file_is_no_empty_file(tmp_path: Path, which: str) -> None:
     check_goes_on(path, SMALL_SEEN[-1])
 
 
-def test_logs_that_changed_places_are_refused(tmp_path: Path) -> None:
+def test_files_that_changed_places_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    first, last = small_matcher(path)
-    (path / first).rename(path / "x")
-    (path / last).rename(path / first)
+    image, last = small_matcher(path)
+    (path / image).rename(path / "x")
+    (path / last).rename(path / image)
     (path / "x").rename(path / last)
-    with pytest.raises(tamis.StorageError, match=re.escape(str(path / first))):
+    with pytest.raises(tamis.StorageError, match=re.escape(str(path / image))):
+        tamis.Matcher.open(path)
+    (path / image).unlink()
+    (path / last).rename(path / image)
+    small_matcher(tmp_path / "other")  # with one change less
+    with tamis.Matcher.open(tmp_path / "other") as matcher:
+        matcher.checkpoint()
+    (other_log,) = (tmp_path / "other").glob("log-*.wal")
+    other_log.rename(path / last)
+    with pytest.raises(tamis.StorageError, match=re.escape(str(path / last))):
         tamis.Matcher.open(path)
 
 
 def test_a_newer_format_is_refused_as_such(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    _, last = small_matcher(path)
+    image, last = small_matcher(path)
     manifest = (path / "MANIFEST").read_bytes()
     body = manifest[: manifest.rindex(b"crc32c ")]
     assert manifest == body + b"crc32c %08x\n" % crc32c(body)  # so our checksum is theirs
-    newer = body.replace(b"format 1\n", b"format 2\nwhatever else\n")
-    (path / "MANIFEST").write_bytes(newer + b"crc32c %08x\n" % crc32c(newer))
-    with pytest.raises(tamis.StorageError, match=r"MANIFEST.*newer.*2"):
-        tamis.Matcher.open(path)
+    for number, word in ((1, "older"), (3, "newer")):
+        other = body.replace(b"format 2\n", b"format %d\nwhatever else\n" % number)
+        (path / "MANIFEST").write_bytes(other + b"crc32c %08x\n" % crc32c(other))
+        with pytest.raises(tamis.StorageError, match=rf"MANIFEST.*{word}.*{number}"):
+            tamis.Matcher.open(path)
     (path / "MANIFEST").write_bytes(manifest)
     log = (path / last).read_bytes()
     head = log[:8] + struct.pack("<I", 2) + log[12:28]
@@ -994,6 +1011,12 @@ def test_a_newer_format_is_refused_as_such(tmp_path: Path) -> None:
     with pytest.raises(tamis.StorageError, match=rf"{last}.*newer.*2"):
         tamis.Matcher.open(path)
     (path / last).write_bytes(log)
+    data = (path / image).read_bytes()
+    head = data[:8] + struct.pack("<I", 2)
+    (path / image).write_bytes(head + struct.pack("<I", crc32c(head)) + data[16:])
+    with pytest.raises(tamis.StorageError, match=rf"{image}.*newer.*2"):
+        tamis.Matcher.open(path)
+    (path / image).write_bytes(data)
     check_goes_on(path, SMALL_SEEN[-1])
 
 
@@ -1121,7 +1144,7 @@ def test_checkpoints_come_by_themselves(tmp_path: Path) -> None:
             model[each] = (text, str(n))
             n_written += len(text)
         assert n_written > 20 << 20
-        while n_bytes_of_logs(path) > 17 << 20:  # it is made in the background
+        while n_bytes_of_logs(path) > 5 << 20:  # it is made in the background
             time.sleep(0.01)
         assert matcher.stats()["checkpoint_error"] == ""
         assert seen_in(matcher) == expected_of(model)
@@ -1140,6 +1163,6 @@ def test_checkpoints_leave_nothing_behind(tmp_path: Path) -> None:
             matcher.subscribe("a", text_of("a", f"x = {n % 10}"))
             matcher.checkpoint()
             sizes.add(n_bytes_of_logs(path))
-            assert len(list(path.glob("log-*.wal"))) == 2
+            assert len(list(path.glob("log-*.wal"))) == len(list(path.glob("image-*.tamis"))) == 1
             assert list((path / "aside").iterdir()) == []
     assert len(sizes) == 1

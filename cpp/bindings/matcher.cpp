@@ -102,56 +102,100 @@ void subscribe_one(Matcher& matcher, nb::handle id, const nb::str& predicate,
   throw nb::python_error();
 }
 
-// A column of ids (int64 or large strings) or of texts, as Python hands it over: without nulls.
-class Column {
+// All batches of an Arrow stream, kept while they are read.
+class ArrowBatches {
  public:
-  Column(const ArrowArray& array, const ArrowSchema& schema)
-      : offset_(static_cast<std::size_t>(array.offset)), is_integer_(schema.format[0] == 'l') {
-    if (is_integer_) {
-      integers_ = static_cast<const std::int64_t*>(array.buffers[1]);
-    } else {
-      ends_ = static_cast<const std::int64_t*>(array.buffers[1]);
-      bytes_ = static_cast<const char*>(array.buffers[2]);
+  explicit ArrowBatches(const nb::capsule& capsule) : ArrowBatches() {
+    auto* stream =
+        static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
+    if (stream == nullptr) throw nb::python_error();
+    const nb::gil_scoped_release released;
+    const auto check = [&](int code) {
+      if (code == 0) return;
+      const char* reason = stream->get_last_error(stream);
+      throw ArgumentError(std::string("the Arrow stream failed: ") +
+                          (reason == nullptr ? "no reason given" : reason));
+    };
+    check(stream->get_schema(stream, &schema_));
+    for (;;) {
+      ArrowArray array{};
+      check(stream->get_next(stream, &array));
+      if (array.release == nullptr) return;
+      arrays_.push_back(array);
+      n_rows_ += static_cast<std::size_t>(array.length);
     }
   }
-  IdView id(std::size_t row) const {
-    return is_integer_ ? IdView::of(integers_[offset_ + row]) : IdView::of(text(row));
+  ArrowBatches(const ArrowBatches&) = delete;
+  ArrowBatches& operator=(const ArrowBatches&) = delete;
+  ~ArrowBatches() {
+    for (ArrowArray& array : arrays_) array.release(&array);
+    if (schema_.release != nullptr) schema_.release(&schema_);
   }
-  std::string_view text(std::size_t row) const {
-    const std::int64_t begin = ends_[offset_ + row];
-    return {bytes_ + begin, static_cast<std::size_t>(ends_[offset_ + row + 1] - begin)};
+  std::size_t n_rows() const { return n_rows_; }
+  // Calls visit(batch, schema, its first row) for each.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    std::size_t first = 0;
+    for (const ArrowArray& array : arrays_) {
+      visit(array, schema_, first);
+      first += static_cast<std::size_t>(array.length);
+    }
   }
 
  private:
+  ArrowBatches() = default;  // from here on the destructor releases what was taken
+
+  ArrowSchema schema_{};
+  std::vector<ArrowArray> arrays_;
+  std::size_t n_rows_ = 0;
+};
+
+// A column of ids (int64 or large strings), texts or numbers of a batch, as Python hands it over:
+// without nulls.
+class ArrowColumn {
+ public:
+  ArrowColumn(const ArrowArray& batch, const ArrowSchema& schema, int column)
+      : array_(*batch.children[column]),
+        offset_(static_cast<std::size_t>(array_.offset + batch.offset)),
+        is_integer_(schema.children[column]->format[0] == 'l') {}
+  IdView id(std::size_t row) const {
+    return is_integer_ ? IdView::of(number<std::int64_t>(row)) : IdView::of(text(row));
+  }
+  std::string_view text(std::size_t row) const {
+    const auto* ends = static_cast<const std::int64_t*>(array_.buffers[1]) + offset_ + row;
+    return {static_cast<const char*>(array_.buffers[2]) + ends[0],
+            static_cast<std::size_t>(ends[1] - ends[0])};
+  }
+  template <typename T>
+  T number(std::size_t row) const {
+    return static_cast<const T*>(array_.buffers[1])[offset_ + row];
+  }
+
+ private:
+  const ArrowArray& array_;
   std::size_t offset_;
   bool is_integer_;
-  const std::int64_t* integers_ = nullptr;
-  const std::int64_t* ends_ = nullptr;
-  const char* bytes_ = nullptr;
 };
 
 // (row, error) of the first bad rows; empty: everything was taken.
-nb::list subscribe_arrow(Matcher& matcher, const nb::capsule& schema_capsule,
-                         const nb::capsule& array_capsule) {
-  const auto* schema =
-      static_cast<const ArrowSchema*>(PyCapsule_GetPointer(schema_capsule.ptr(), "arrow_schema"));
-  const auto* array =
-      static_cast<const ArrowArray*>(PyCapsule_GetPointer(array_capsule.ptr(), "arrow_array"));
-  if (schema == nullptr || array == nullptr) throw nb::python_error();
-  std::vector<NewSubscription> rows(static_cast<std::size_t>(array->length));
+nb::list subscribe_arrow(Matcher& matcher, const nb::capsule& stream) {
+  const ArrowBatches batches(stream);
+  std::vector<NewSubscription> rows(batches.n_rows());
   std::vector<RowError> errors;
   {
     const nb::gil_scoped_release released;
-    const Column ids(*array->children[0], *schema->children[0]);
-    const Column predicates(*array->children[1], *schema->children[1]);
-    std::optional<Column> subscribers;
-    if (array->n_children > 2) subscribers.emplace(*array->children[2], *schema->children[2]);
-    const auto first = static_cast<std::size_t>(array->offset);
-    for (std::size_t row = 0; row < rows.size(); ++row) {
-      rows[row].id = ids.id(first + row);
-      rows[row].predicate = predicates.text(first + row);
-      if (subscribers) rows[row].subscriber = subscribers->id(first + row);
-    }
+    batches.for_each([&](const ArrowArray& batch, const ArrowSchema& schema, std::size_t first) {
+      const ArrowColumn ids(batch, schema, 0);
+      const ArrowColumn predicates(batch, schema, 1);
+      std::optional<ArrowColumn> subscribers;
+      if (batch.n_children > 2) subscribers.emplace(batch, schema, 2);
+      for (std::size_t row = 0; row < static_cast<std::size_t>(batch.length); ++row) {
+        NewSubscription& to = rows[first + row];
+        to.id = ids.id(row);
+        to.predicate = predicates.text(row);
+        if (subscribers) to.subscriber = subscribers->id(row);
+      }
+    });
     errors = matcher.subscribe(rows);
   }
   nb::list all;
@@ -162,30 +206,22 @@ nb::list subscribe_arrow(Matcher& matcher, const nb::capsule& schema_capsule,
 }
 
 // Columns id, x, y and, if wanted, area (uint32).
-nb::list move_arrow(Matcher& matcher, const nb::capsule& schema_capsule,
-                    const nb::capsule& array_capsule) {
-  const auto* schema =
-      static_cast<const ArrowSchema*>(PyCapsule_GetPointer(schema_capsule.ptr(), "arrow_schema"));
-  const auto* array =
-      static_cast<const ArrowArray*>(PyCapsule_GetPointer(array_capsule.ptr(), "arrow_array"));
-  if (schema == nullptr || array == nullptr) throw nb::python_error();
+nb::list move_arrow(Matcher& matcher, const nb::capsule& stream) {
+  const ArrowBatches batches(stream);
   std::vector<RowError> errors;
   {
     const nb::gil_scoped_release released;
-    const auto values = [&]<typename T>(int column, T) {
-      const ArrowArray& child = *array->children[column];
-      return static_cast<const T*>(child.buffers[1]) + child.offset + array->offset;
-    };
-    const Column ids(*array->children[0], *schema->children[0]);
-    const double* x = values(1, double{});
-    const double* y = values(2, double{});
-    const std::uint32_t* areas = array->n_children > 3 ? values(3, std::uint32_t{}) : nullptr;
-    std::vector<Move> rows(static_cast<std::size_t>(array->length));
-    for (std::size_t row = 0; row < rows.size(); ++row) {
-      rows[row] = {ids.id(static_cast<std::size_t>(array->offset) + row), x[row], y[row],
-                   std::nullopt};
-      if (areas != nullptr) rows[row].area = areas[row];
-    }
+    std::vector<Move> rows(batches.n_rows());
+    batches.for_each([&](const ArrowArray& batch, const ArrowSchema& schema, std::size_t first) {
+      const ArrowColumn ids(batch, schema, 0), x(batch, schema, 1), y(batch, schema, 2);
+      std::optional<ArrowColumn> areas;
+      if (batch.n_children > 3) areas.emplace(batch, schema, 3);
+      for (std::size_t row = 0; row < static_cast<std::size_t>(batch.length); ++row) {
+        rows[first + row] = {ids.id(row), x.number<double>(row), y.number<double>(row),
+                             std::nullopt};
+        if (areas) rows[first + row].area = areas->number<std::uint32_t>(row);
+      }
+    });
     errors = matcher.move(rows);
   }
   nb::list all;
@@ -216,8 +252,13 @@ nb::list match_one(const Matcher& matcher, nb::handle event, nb::handle at, nb::
   return ids;
 }
 
-// Ids of targets as Arrow buffers: (None, int64 values), or (int64 ends, bytes).
-nb::object id_buffers(const MatchResult& result, std::span<const std::uint32_t> targets) {
+// Ids of targets as Arrow buffers: (None, int64 values), or (int64 ends, bytes). Those that are
+// not known are 0 or empty.
+nb::object id_buffers(const MatchResult& result, std::span<const std::uint32_t> targets,
+                      const std::vector<bool>* is_known = nullptr) {
+  const auto id_of = [&](std::uint32_t target) {
+    return is_known == nullptr || (*is_known)[target] ? result.id(target) : IdView();
+  };
   const bool is_string = result.id_type() == IdType::string;
   std::vector<std::int64_t> numbers;
   std::vector<std::uint8_t> bytes;
@@ -227,12 +268,12 @@ nb::object id_buffers(const MatchResult& result, std::span<const std::uint32_t> 
     if (is_string) {
       numbers.push_back(0);
       for (const std::uint32_t target : targets) {
-        const std::string_view text = result.id(target).string;
+        const std::string_view text = id_of(target).string;
         bytes.insert(bytes.end(), text.begin(), text.end());
         numbers.push_back(static_cast<std::int64_t>(bytes.size()));
       }
     } else {
-      for (const std::uint32_t target : targets) numbers.push_back(result.id(target).integer);
+      for (const std::uint32_t target : targets) numbers.push_back(id_of(target).integer);
     }
   }
   if (is_string) return nb::make_tuple(to_numpy(std::move(numbers)), to_numpy(std::move(bytes)));
@@ -294,10 +335,14 @@ void bind_result(nb::module_& module) {
           [](const MatchResult& result) {
             std::vector<std::uint32_t> all(result.n_targets);
             for (std::uint32_t target = 0; target < all.size(); ++target) all[target] = target;
-            return id_buffers(result, all);
+            std::vector<bool> is_known = result.known_targets();
+            const nb::object buffers = id_buffers(result, all, &is_known);
+            return nb::make_tuple(
+                buffers[0], buffers[1],
+                to_numpy(std::vector<std::uint8_t>(is_known.begin(), is_known.end())));
           },
           nb::sig("def domain_buffers(self) -> tuple[NDArray[numpy.int64] | None, "
-                  "NDArray[numpy.generic]]"))
+                  "NDArray[numpy.generic], NDArray[numpy.uint8]]"))
       .def("bits",
            [](nb::object self) {
              auto& result = nb::cast<MatchResult&>(self);
@@ -334,6 +379,7 @@ nb::dict to_dict(const MatcherStats& stats) {
   all["n_delta_bytes"] = stats.n_delta_bytes;
   all["n_logs"] = stats.n_logs;
   all["n_log_bytes"] = stats.n_log_bytes;
+  all["n_image_bytes"] = stats.n_image_bytes;
   all["checkpoint_error"] = stats.checkpoint_error.c_str();
   nb::list segments;
   for (const SegmentStats& each : stats.segments) {
@@ -341,6 +387,7 @@ nb::dict to_dict(const MatcherStats& stats) {
     segment["engine"] = each.engine.c_str();
     segment["is_indexed"] = each.is_indexed;
     segment["n_filters"] = each.n_filters;
+    segment["n_fallback_filters"] = each.n_fallback_filters;
     segment["n_constraints"] = each.n_constraints;
     segment["n_table_bytes"] = each.n_table_bytes;
     segment["n_index_bytes"] = each.n_index_bytes;
@@ -393,7 +440,7 @@ void bind_matcher(nb::module_& module) {
           [](Matcher* self, const std::string& engine, std::optional<std::string> space,
              std::size_t threads, bool count_matches,
              const std::map<std::string, double>& parameters, std::optional<std::string> path,
-             bool create, const std::string& sync) {
+             bool create, const std::string& sync, bool read_only, bool verify) {
             MatcherOptions options;
             options.engine = engine;
             if (space == "earth") {
@@ -406,19 +453,22 @@ void bind_matcher(nb::module_& module) {
             options.n_threads = threads;
             options.counts_hits = count_matches;
             options.parameters = parameters;
-            if (path) options.storage = {*path, create, to_sync_policy(sync)};
+            if (path) {
+              options.storage = {*path, create, to_sync_policy(sync), read_only, verify};
+            }
             const nb::gil_scoped_release released;
             new (self) Matcher(options);
           },
           nb::arg("engine"), nb::arg("space").none(), nb::arg("threads"), nb::arg("count_matches"),
-          nb::arg("parameters"), nb::arg("path").none(), nb::arg("create"), nb::arg("sync"))
+          nb::arg("parameters"), nb::arg("path").none(), nb::arg("create"), nb::arg("sync"),
+          nb::arg("read_only"), nb::arg("verify"))
       .def_prop_ro("space",
                    [](const Matcher& matcher) {
                      return matcher.space() == Space::plane ? "plane" : "earth";
                    })
       .def(
           "_save",
-          [](const Matcher& matcher, const std::string& path) {
+          [](Matcher& matcher, const std::string& path) {
             const nb::gil_scoped_release released;
             matcher.save(path);
           },
@@ -542,8 +592,7 @@ void bind_matcher(nb::module_& module) {
           },
           nb::arg("id").none(), nb::arg("x"), nb::arg("y"), nb::arg("area").none())
       .def("_move_arrow", &move_arrow,
-           nb::sig("def _move_arrow(self, schema: object, array: object, /) -> list[tuple[int, "
-                   "Exception]]"))
+           nb::sig("def _move_arrow(self, stream: object, /) -> list[tuple[int, Exception]]"))
       .def(
           "_top",
           [](const Matcher& matcher, std::size_t n) {

@@ -28,7 +28,8 @@ const Engine kEngines[] = {
      .features = kEverything,
      .parameters = {},
      .unavailable = always_available,
-     .build = build_naive},
+     .build = build_naive,
+     .open = open_naive},
 };
 
 template <typename Items, typename Name>

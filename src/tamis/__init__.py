@@ -7,6 +7,7 @@
 ['hot']
 """
 
+import sys as _sys
 from importlib.metadata import version as _version
 
 from tamis._core import EventBatch
@@ -25,6 +26,13 @@ from tamis.errors import (
 from tamis.language import parse
 from tamis.matcher import Matcher
 from tamis.matches import Matches
+
+if not getattr(_sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError(
+        "tamis needs an interpreter with its global lock: objects such as Matches are not yet safe "
+        "without it. Start Python with PYTHON_GIL=1, or use a build that is not free-threaded; "
+        "matching releases the lock and uses all cores in either case"
+    )
 
 __version__ = _version("tamis")
 

@@ -42,7 +42,7 @@ class Matcher(_core.Matcher):
         parameters: Mapping[str, float] | None = None,
         count_matches: bool = False,
     ) -> None:
-        self._start(engine, space, threads, parameters, count_matches, None, False, "none")
+        self._start(engine, space, threads, parameters, count_matches)
 
     @classmethod
     def open(
@@ -56,23 +56,38 @@ class Matcher(_core.Matcher):
         parameters: Mapping[str, float] | None = None,
         count_matches: bool = False,
         sync: str = "grouped",
+        read_only: bool = False,
+        verify: bool = False,
     ) -> Self:
         """A durable matcher: every change is in the directory before its call returns.
 
-        create  makes the directory if there is none; otherwise it must hold a matcher
-        space   of a new matcher; an existing one keeps its own
-        sync    when a change reaches the disk itself: "each" before its call returns, "grouped"
-                within 10 ms, "none" when the system likes. The death of the process loses nothing
-                in any case; the death of the machine loses nothing with "each".
+        create     makes the directory if there is none; otherwise it must hold a matcher
+        space      of a new matcher; an existing one keeps its own
+        sync       when a change reaches the disk itself: "each" before its call returns, "grouped"
+                   within 10 ms, "none" when the system likes. The death of the process loses
+                   nothing in any case; the death of the machine loses nothing with "each".
+        read_only  the state as it is now, which cannot be changed: any number of processes may
+                   open it so, also beside the one that writes, and they share its memory
+        verify     reads every byte now and checks it, instead of each part on its first use
 
-        One process at a time may open it; `save` makes snapshots for others. Use it as a context
-        manager, or `close` it.
+        One process at a time may open it for writing. Use it as a context manager, or `close` it.
         """
         if not isinstance(sync, str):
             raise ArgumentTypeError(f"sync must be a str, not {sync!r}")
+        if create and read_only:
+            raise ArgumentError("create and read_only exclude each other")
         self = cls.__new__(cls)
         self._start(
-            engine, space, threads, parameters, count_matches, os.path.abspath(path), create, sync
+            engine,
+            space,
+            threads,
+            parameters,
+            count_matches,
+            path=os.path.abspath(path),
+            create=create,
+            sync=sync,
+            read_only=read_only,
+            verify=verify,
         )
         return self
 
@@ -83,7 +98,7 @@ class Matcher(_core.Matcher):
         self.close()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes what lives now to a new directory, which `open` takes."""
+        """Merges, and writes what lives now to a new directory, which `open` takes."""
         self._save(os.path.abspath(os.fspath(path)))
 
     def _start(
@@ -93,9 +108,12 @@ class Matcher(_core.Matcher):
         threads: int | None,
         parameters: Mapping[str, float] | None,
         count_matches: bool,
-        path: str | None,
-        create: bool,
-        sync: str,
+        *,
+        path: str | None = None,
+        create: bool = False,
+        sync: str = "none",
+        read_only: bool = False,
+        verify: bool = False,
     ) -> None:
         if not isinstance(engine, str):
             raise ArgumentTypeError(f"engine must be a str, not {engine!r}")
@@ -118,7 +136,16 @@ class Matcher(_core.Matcher):
                     f"parameters must map names to numbers, not {name!r} to {value!r}"
                 )
         super().__init__(
-            engine, space, threads, bool(count_matches), numbers, path, bool(create), sync
+            engine,
+            space,
+            threads,
+            bool(count_matches),
+            numbers,
+            path,
+            bool(create),
+            sync,
+            bool(read_only),
+            bool(verify),
         )
         self._count_matches = bool(count_matches)
         self._engine = engine
@@ -147,9 +174,7 @@ class Matcher(_core.Matcher):
         DataFrame, anything with the Arrow interface, or a dict of columns. A `BatchError` names the
         first bad rows.
         """
-        batch = _to_subscriptions(table)
-        schema, array = batch.__arrow_c_array__()
-        _raise_bad_rows(self._subscribe_arrow(schema, array))
+        _raise_bad_rows(self._subscribe_arrow(_to_subscriptions(table).__arrow_c_stream__()))
 
     def move(self, id: int | str, x: float, y: float, *, area: int | None = None) -> None:
         """Moves the centre of a subscription's area to (x, y).
@@ -162,8 +187,7 @@ class Matcher(_core.Matcher):
 
     def move_many(self, table: Any) -> None:
         """Moves many areas, all or none: columns id, x, y and, if wanted, area."""
-        schema, array = _to_moves(table).__arrow_c_array__()
-        _raise_bad_rows(self._move_arrow(schema, array))
+        _raise_bad_rows(self._move_arrow(_to_moves(table).__arrow_c_stream__()))
 
     def match_many(
         self,
@@ -289,24 +313,24 @@ def _to_columns(table: Any, what: str, needed: tuple[str, ...], wanted: str) -> 
     return {name: columns[name] for name in known if name in columns}
 
 
-def _to_batch(arrays: dict[str, pa.Array]) -> pa.RecordBatch:
-    lengths = {name: len(array) for name, array in arrays.items()}
+def _to_table(columns: dict[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+    lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) != 1:
         raise ArgumentError(f"the columns must be of one length, not {lengths}")
-    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    return pa.table(columns)
 
 
-def _to_subscriptions(table: Any) -> pa.RecordBatch:
+def _to_subscriptions(table: Any) -> pa.Table:
     """The columns that the core reads: ids as int64 or large strings, texts as large strings."""
     columns = _to_columns(table, "subscriptions", ("id", "predicate"), "subscriber")
-    return _to_batch({name: _to_column(name, values) for name, values in columns.items()})
+    return _to_table({name: _to_column(name, values) for name, values in columns.items()})
 
 
-def _to_moves(table: Any) -> pa.RecordBatch:
+def _to_moves(table: Any) -> pa.Table:
     """The columns that the core reads: ids, x and y as doubles, area as uint32."""
     columns = _to_columns(table, "moves", ("id", "x", "y"), "area")
     types = {"x": pa.float64(), "y": pa.float64(), "area": pa.uint32()}
-    return _to_batch(
+    return _to_table(
         {
             name: _to_numbers(name, values, types[name])
             if name in types
@@ -316,11 +340,10 @@ def _to_moves(table: Any) -> pa.RecordBatch:
     )
 
 
-def _to_numbers(name: str, values: Any, kind: pa.DataType) -> pa.Array:
+def _to_numbers(name: str, values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     try:
-        if isinstance(values, pa.ChunkedArray):
-            values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], kind)
-        array = values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
+        is_arrow = isinstance(values, pa.Array | pa.ChunkedArray)
+        array = values.cast(kind) if is_arrow else pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
         raise ArgumentTypeError(f"column {name} must hold numbers ({kind}): {error}") from error
     return _without_nulls(name, array)
@@ -333,7 +356,7 @@ def _without_nulls(name: str, values: Any) -> Any:
     return values
 
 
-def _to_column(name: str, values: Any) -> pa.Array:
+def _to_column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     if not isinstance(values, pa.Array | pa.ChunkedArray):
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise ArgumentTypeError(f"column {name} must be a list of values, not {values!r}")
@@ -357,14 +380,9 @@ def _to_column(name: str, values: Any) -> pa.Array:
         raise ArgumentTypeError(f"column {name} must hold integers or strings, not {values.type}")
     values = _without_nulls(name, values)
     try:
-        values = values.cast(pa.large_string() if is_text or name == "predicate" else pa.int64())
+        return values.cast(pa.large_string() if is_text or name == "predicate" else pa.int64())
     except pa.ArrowInvalid as error:
         raise ArgumentError(f"column {name} must fit 64-bit integers: {error}") from error
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if isinstance(values, pa.ChunkedArray):  # more than one array holds
-        values = pa.concat_arrays(values.chunks)
-    return values
 
 
 def _is_string_view(kind: pa.DataType) -> bool:

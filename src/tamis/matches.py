@@ -81,9 +81,17 @@ class Matches:
 
     @property
     def domain(self) -> pa.Array:
-        """The id of each bit position; positions of removed subscriptions are never set."""
+        """The id of each bit position; null where there is none, and those are never set."""
         self._need("bitset", "domain")
-        return self._cached("domain", lambda: _to_arrow(self._result.domain_buffers()))
+        return self._cached("domain", self._make_domain)
+
+    def _make_domain(self) -> pa.Array:
+        ends, values, is_known = self._result.domain_buffers()
+        ids = _to_arrow((ends, values))
+        if is_known.all():
+            return ids
+        validity = pa.py_buffer(np.packbits(is_known, bitorder="little"))
+        return pa.Array.from_buffers(ids.type, len(ids), [validity, *ids.buffers()[1:]])
 
     @property
     def counters(self) -> dict[str, int]:

@@ -40,10 +40,13 @@ struct Counters {
   }
 };
 
-// When each subscription slot died, in versions of the matcher. A match of version v does not see
-// slots that died at v or before; later deaths are not its business.
+// When each subscription slot died, in versions of the matcher, which begin with 1. A match of
+// version v does not see slots that died at v or before; later deaths are not its business.
 using DeathVersions = GrowOnly<std::atomic<std::uint64_t>>;
-inline constexpr std::uint64_t kAlive = ~std::uint64_t{0};
+inline constexpr std::uint64_t kAlive = 0;
+inline bool is_dead_at(std::uint64_t died_at, std::uint64_t version) {
+  return died_at - 1 < version;  // kAlive - 1 is the largest number
+}
 
 // How often each subscription slot matched.
 using HitCounts = GrowOnly<std::atomic<std::uint64_t>>;
@@ -144,7 +147,7 @@ class Collector {
   bool is_dead(FilterIdx filter) const {
     if (setup_.died_at == nullptr) return false;
     const std::uint32_t slot = setup_.slot_of[filter];
-    return (*setup_.died_at)[slot].load(std::memory_order_relaxed) <= setup_.version;
+    return is_dead_at((*setup_.died_at)[slot].load(std::memory_order_relaxed), setup_.version);
   }
   void count_hit(FilterIdx filter) {
     if (setup_.hits == nullptr) return;

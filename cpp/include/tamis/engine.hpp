@@ -14,10 +14,11 @@
 #include "tamis/collector.hpp"
 #include "tamis/event_batch.hpp"
 #include "tamis/filter_table.hpp"
+#include "tamis/sections.hpp"
 
 namespace tamis {
 
-// Working memory of one thread on one index, reused between calls.
+// Working memory of one thread on one index, reused between calls. It may outlive the index.
 class Scratch {
  public:
   virtual ~Scratch() = default;
@@ -33,6 +34,8 @@ class Index {
   virtual void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
                      Collector& out) const = 0;
   virtual std::size_t n_bytes() const = 0;  // without the filter table
+  // Writes what Engine::open needs, if the engine has one.
+  virtual void save(SectionWriter&) const {}
 };
 
 using Parameters = std::map<std::string, double>;
@@ -61,10 +64,14 @@ struct Engine {
   const char* device;  // "cpu" or "cuda"
   bool is_exact;
   const char* description;
-  std::uint32_t features;  // of Feature
+  std::uint32_t features;                                // of Feature
+  std::uint32_t n_most_constraints = ~std::uint32_t{0};  // of a filter that it can index
   std::span<const Parameter> parameters;
   std::string (*unavailable)();  // why not here; empty: available
   std::unique_ptr<Index> (*build)(std::shared_ptr<const FilterTable>, const Parameters&);
+  // Null: an index of this engine is built again after its file was opened.
+  std::unique_ptr<Index> (*open)(std::shared_ptr<const FilterTable>, const Parameters&,
+                                 const SectionReader&) = nullptr;
 };
 
 // Every engine, in order of priority. One explicit table: self-registering statics vanish from

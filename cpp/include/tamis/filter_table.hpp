@@ -6,7 +6,8 @@
 //                        set with kGeneral: a record of `sets`
 //     sets               flags, ranges of number intervals, string intervals and patterns
 //     numbers, strings   the intervals, disjoint and in order; a value must lie in one of them
-//     patterns           LIKE tests; each must hold (or, negated, not hold), on strings only
+//     pattern_tests      LIKE tests; each must hold (or, negated, not hold), on strings only
+//     bytes              the texts of string intervals and patterns
 //     areas              circles around positions
 //     residuals          AND/OR trees over constraints and areas, verified on candidates only
 //
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "tamis/catalogue.hpp"
+#include "tamis/column.hpp"
 #include "tamis/event_batch.hpp"
 #include "tamis/pattern.hpp"
 #include "tamis/space.hpp"
@@ -97,8 +99,9 @@ class FilterTable {
   struct Filter {
     Range constraints, areas, residuals;
   };
-  struct PatternTest {
-    std::uint32_t pattern = 0;
+  struct PatternTest {  // a compiled pattern in `bytes`
+    std::uint64_t at = 0;
+    std::uint32_t length = 0;
     bool is_negated = false;
   };
   struct StringRange {  // an interval of strings, its texts in `bytes`
@@ -125,7 +128,6 @@ class FilterTable {
   }
   const StringRange& string(std::uint32_t idx) const { return strings_[idx]; }
   const PatternTest& pattern_test(std::uint32_t idx) const { return pattern_tests_[idx]; }
-  const Pattern& pattern(std::uint32_t idx) const { return *patterns_[idx]; }
   const Area& area(std::uint32_t idx) const { return areas_[idx]; }
   std::uint32_t residual_root(std::uint32_t idx) const { return residual_roots_[idx]; }
   std::string_view text(std::uint64_t at, std::uint32_t length) const {
@@ -156,9 +158,30 @@ class FilterTable {
   bool has_room_for(const FilterTable& more) const;
   // Adds room for all of `more` to the room that was reserved so far.
   void reserve_more(const FilterTable& more);
+  void shrink();  // gives back room that is not used
   // Replaces each attribute id by attribute_of[id].
   void translate(const std::vector<AttributeId>& attribute_of);
-  std::size_t n_bytes() const;
+  std::size_t n_bytes() const;  // of memory of its own
+  // What is wrong with columns that came from elsewhere; empty: every reference leads somewhere.
+  std::string find_damage() const;
+
+  // Calls visit(name, a column of each table...) for every column.
+  template <typename Visit, typename... Tables>
+  static void for_each_column(Visit visit, Tables&... tables) {
+    visit("filters", tables.filters_...);
+    visit("constraints", tables.constraints_...);
+    visit("sets", tables.sets_...);
+    visit("numbers", tables.numbers_...);
+    visit("strings", tables.strings_...);
+    visit("bytes", tables.bytes_...);
+    visit("pattern_tests", tables.pattern_tests_...);
+    visit("areas", tables.areas_...);
+    visit("residual_roots", tables.residual_roots_...);
+    visit("residuals", tables.residuals_...);
+    visit("residual_children", tables.residual_children_...);
+  }
+  // Of columns that were filled from elsewhere.
+  void set_n_attributes(std::size_t n_attributes) { n_attributes_ = n_attributes; }
 
  private:
   bool accepts(const GeneralSet& set, const EventValue& value) const;
@@ -178,18 +201,17 @@ class FilterTable {
   friend class FilterWriter;
   Space space_;
   std::size_t n_attributes_ = 0;
-  std::vector<Filter> filters_;
-  std::vector<Constraint> constraints_;
-  std::vector<GeneralSet> sets_;
-  std::vector<NumberRange> numbers_;
-  std::vector<StringRange> strings_;
-  std::vector<char> bytes_;
-  std::vector<PatternTest> pattern_tests_;
-  std::vector<std::shared_ptr<const Pattern>> patterns_;
-  std::vector<Area> areas_;
-  std::vector<std::uint32_t> residual_roots_;
-  std::vector<Residual> residuals_;
-  std::vector<std::uint32_t> residual_children_;
+  Column<Filter> filters_;
+  Column<Constraint> constraints_;
+  Column<GeneralSet> sets_;
+  Column<NumberRange> numbers_;
+  Column<StringRange> strings_;
+  Column<char> bytes_;
+  Column<PatternTest> pattern_tests_;
+  Column<Area> areas_;
+  Column<std::uint32_t> residual_roots_;
+  Column<Residual> residuals_;
+  Column<std::uint32_t> residual_children_;
 };
 
 }  // namespace tamis

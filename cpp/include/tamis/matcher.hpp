@@ -34,6 +34,8 @@ struct StorageOptions {
   std::string directory;
   bool create = false;
   SyncPolicy policy{};
+  bool is_read_only = false;  // no lock, no change: any number of processes, also beside a writer
+  bool verifies = false;      // reads every byte of the image at once, not on first use
 };
 
 struct MatcherOptions {
@@ -92,20 +94,23 @@ struct MatchResult {
   Counters counters;
   std::shared_ptr<const Snapshot> snapshot;
 
-  IdView id(std::uint32_t target) const;
+  IdView id(std::uint32_t target) const;  // of one that is known
+  // [n_targets] The numbers that belong to a live subscription or subscriber.
+  std::vector<bool> known_targets() const;
   IdType id_type() const;
 };
 
 struct SegmentStats {
   std::string engine;
   bool is_indexed = false;  // false: waits for the merge, and is matched naively
-  std::size_t n_filters = 0, n_constraints = 0, n_table_bytes = 0, n_index_bytes = 0;
+  std::size_t n_filters = 0, n_fallback_filters = 0, n_constraints = 0, n_table_bytes = 0,
+              n_index_bytes = 0;
 };
 
 struct MatcherStats {
   std::size_t n_subscriptions = 0, n_subscribers = 0, n_attributes = 0, n_delta_filters = 0,
               n_dead = 0, n_store_bytes = 0, n_delta_bytes = 0, n_merges = 0, n_logs = 0,
-              n_log_bytes = 0;
+              n_log_bytes = 0, n_image_bytes = 0;
   std::string checkpoint_error;  // why the last checkpoint failed; empty: it did not
   std::uint64_t version = 0;
   bool is_merging = false;
@@ -144,8 +149,8 @@ class Matcher {
   MatchResult match(const View& view, const EventBatch& events, const MatchOptions& options) const;
   // Waits until every change is indexed and merged. Throws what a merge threw.
   void flush();
-  // Writes what lives now to a new directory that Matcher can open.
-  void save(const std::string& directory) const;
+  // Merges, and writes what lives now to a new directory that Matcher can open.
+  void save(const std::string& directory);
   // Rewrites the directory so that it holds what lives, and nothing else. Throws if it failed.
   void checkpoint();
   // Syncs and lets go of the directory. No change is possible any more.

@@ -6,8 +6,8 @@
 namespace tamis {
 namespace {
 
-template <typename T>
-std::uint32_t size_of(const std::vector<T>& items) {
+template <typename Items>
+std::uint32_t size_of(const Items& items) {
   return static_cast<std::uint32_t>(items.size());
 }
 
@@ -67,7 +67,7 @@ bool FilterTable::accepts(const GeneralSet& set, const EventValue& value) const 
       }
       for (std::uint32_t at = 0; at < set.patterns.count; ++at) {
         const PatternTest& test = pattern_tests_[set.patterns.first + at];
-        if (patterns_[test.pattern]->matches(given) == test.is_negated) return false;
+        if (Pattern::matches(text(test.at, test.length), given) == test.is_negated) return false;
       }
       return true;
     }
@@ -132,7 +132,7 @@ class FilterWriter {
       roots.reserve(filter.residuals.size());
       for (const std::uint32_t root : filter.residuals) roots.push_back(residual(root));
       flat.residuals = {size_of(table_.residual_roots_), size_of(roots)};
-      table_.residual_roots_.insert(table_.residual_roots_.end(), roots.begin(), roots.end());
+      table_.residual_roots_.append(roots);
       flat.constraints = {size_of(table_.constraints_), size_of(filter.constraints)};
       for (const NormalConstraint& each : filter.constraints) constraint(each);
       flat.areas = {size_of(table_.areas_), size_of(filter.areas)};
@@ -180,15 +180,15 @@ class FilterWriter {
   Range patterns(const std::vector<NormalConstraint::PatternTest>& tests) {
     const Range range{size_of(table_.pattern_tests_), size_of(tests)};
     for (const NormalConstraint::PatternTest& test : tests) {
-      table_.pattern_tests_.push_back({size_of(table_.patterns_), test.is_negated});
-      table_.patterns_.push_back(test.pattern);
+      const std::string& compiled = test.pattern->compiled();
+      table_.pattern_tests_.push_back({add_bytes(compiled), size_of(compiled), test.is_negated});
     }
     return range;
   }
 
   std::uint64_t add_bytes(const std::string& text) {
     const std::uint64_t at = table_.bytes_.size();
-    table_.bytes_.insert(table_.bytes_.end(), text.begin(), text.end());
+    table_.bytes_.append(text);
     return at;
   }
 
@@ -218,8 +218,7 @@ class FilterWriter {
         children.reserve(from.children.size());
         for (const std::uint32_t child : from.children) children.push_back(residual(child));
         flat.children = {size_of(table_.residual_children_), size_of(children)};
-        table_.residual_children_.insert(table_.residual_children_.end(), children.begin(),
-                                         children.end());
+        table_.residual_children_.append(children);
       }
     }
     table_.residuals_.push_back(flat);
@@ -263,26 +262,24 @@ std::uint32_t FilterTable::append_constraint(const FilterTable& other, const Con
 std::uint32_t FilterTable::append_set(const FilterTable& other, const GeneralSet& source) {
   GeneralSet flat = source;
   flat.numbers.first = size_of(numbers_);
-  const auto from = other.numbers_.begin() + source.numbers.first;
-  numbers_.insert(numbers_.end(), from, from + source.numbers.count);
+  numbers_.append({other.numbers_.data() + source.numbers.first, source.numbers.count});
+  const auto copy_text = [&](std::uint64_t& text_at, std::uint32_t length) {
+    const std::uint64_t copied_to = bytes_.size();
+    bytes_.append(other.text(text_at, length));
+    text_at = copied_to;
+  };
   flat.strings.first = size_of(strings_);
   for (std::uint32_t at = 0; at < source.strings.count; ++at) {
     StringRange range = other.strings_[source.strings.first + at];
-    const auto copy_text = [&](std::uint64_t& text_at, std::uint32_t length) {
-      const std::uint64_t copied_to = bytes_.size();
-      const std::string_view bytes = other.text(text_at, length);
-      bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-      text_at = copied_to;
-    };
     copy_text(range.low_at, range.low_length);
     copy_text(range.high_at, range.high_length);
     strings_.push_back(range);
   }
   flat.patterns.first = size_of(pattern_tests_);
   for (std::uint32_t at = 0; at < source.patterns.count; ++at) {
-    const PatternTest& test = other.pattern_tests_[source.patterns.first + at];
-    pattern_tests_.push_back({size_of(patterns_), test.is_negated});
-    patterns_.push_back(other.patterns_[test.pattern]);
+    PatternTest test = other.pattern_tests_[source.patterns.first + at];
+    copy_text(test.at, test.length);
+    pattern_tests_.push_back(test);
   }
   sets_.push_back(flat);
   return size_of(sets_) - 1;
@@ -307,7 +304,7 @@ std::uint32_t FilterTable::append_residual(const FilterTable& other, std::uint32
           other, other.residual_children_[source.children.first + at], attribute_of, copied));
     }
     flat.children.first = size_of(residual_children_);
-    residual_children_.insert(residual_children_.end(), children.begin(), children.end());
+    residual_children_.append(children);
   }
   residuals_.push_back(flat);
   return copied[node] = size_of(residuals_) - 1;
@@ -327,7 +324,7 @@ void FilterTable::append(const FilterTable& other, FilterIdx begin, FilterIdx en
                                       attribute_of, copied));
     }
     flat.residuals.first = size_of(residual_roots_);
-    residual_roots_.insert(residual_roots_.end(), roots.begin(), roots.end());
+    residual_roots_.append(roots);
     flat.constraints.first = size_of(constraints_);
     for (std::uint32_t at = 0; at < source.constraints.count; ++at) {
       append_constraint(other, other.constraints_[source.constraints.first + at], attribute_of);
@@ -349,7 +346,6 @@ void FilterTable::reserve(std::size_t n_filters) {
   strings_.reserve(2 * n_filters);
   bytes_.reserve(32 * n_filters);
   pattern_tests_.reserve(n_filters / 2);
-  patterns_.reserve(n_filters / 2);
   areas_.reserve(n_filters);
   residual_roots_.reserve(n_filters / 2);
   residuals_.reserve(n_filters / 2);
@@ -357,51 +353,90 @@ void FilterTable::reserve(std::size_t n_filters) {
 }
 
 bool FilterTable::has_room_for(const FilterTable& more) const {
-  const auto fits = [](const auto& items, const auto& added) {
-    return items.size() + added.size() <= items.capacity();
-  };
-  return fits(filters_, more.filters_) && fits(constraints_, more.constraints_) &&
-         fits(numbers_, more.numbers_) && fits(sets_, more.sets_) &&
-         fits(strings_, more.strings_) && fits(bytes_, more.bytes_) &&
-         fits(pattern_tests_, more.pattern_tests_) && fits(patterns_, more.patterns_) &&
-         fits(areas_, more.areas_) && fits(residual_roots_, more.residual_roots_) &&
-         fits(residuals_, more.residuals_) && fits(residual_children_, more.residual_children_);
+  bool has_room = true;
+  for_each_column(
+      [&](const char*, const auto& items, const auto& added) {
+        has_room = has_room && items.size() + added.size() <= items.capacity();
+      },
+      *this, more);
+  return has_room;
 }
 
 void FilterTable::reserve_more(const FilterTable& more) {
-  const auto add = [](auto& items, const auto& added) {
-    items.reserve(items.capacity() + added.size());
-  };
-  add(filters_, more.filters_);
-  add(constraints_, more.constraints_);
-  add(numbers_, more.numbers_);
-  add(sets_, more.sets_);
-  add(strings_, more.strings_);
-  add(bytes_, more.bytes_);
-  add(pattern_tests_, more.pattern_tests_);
-  add(patterns_, more.patterns_);
-  add(areas_, more.areas_);
-  add(residual_roots_, more.residual_roots_);
-  add(residuals_, more.residuals_);
-  add(residual_children_, more.residual_children_);
+  for_each_column([](const char*, auto& items,
+                     const auto& added) { items.reserve(items.capacity() + added.size()); },
+                  *this, more);
+}
+
+void FilterTable::shrink() {
+  for_each_column([](const char*, auto& items) { items.shrink(); }, *this);
 }
 
 void FilterTable::translate(const std::vector<AttributeId>& attribute_of) {
   n_attributes_ = 0;
-  for (Constraint& constraint : constraints_) {
+  for (Constraint& constraint : constraints_.own()) {
     constraint.attribute = attribute_of[constraint.attribute];
     use(constraint.attribute);
   }
 }
 
 std::size_t FilterTable::n_bytes() const {
-  const auto bytes = [](const auto& items) { return items.capacity() * sizeof(items[0]); };
-  std::size_t total = bytes(filters_) + bytes(constraints_) + bytes(sets_) + bytes(numbers_) +
-                      bytes(strings_) + bytes(bytes_) + bytes(pattern_tests_) + bytes(patterns_) +
-                      bytes(areas_) + bytes(residual_roots_) + bytes(residuals_) +
-                      bytes(residual_children_);
-  for (const auto& pattern : patterns_) total += pattern->bytes();
+  std::size_t total = 0;
+  for_each_column([&](const char*, const auto& items) { total += items.n_bytes(); }, *this);
   return total;
+}
+
+std::string FilterTable::find_damage() const {
+  const auto fits = [](const Range& range, const auto& items) {
+    return std::uint64_t{range.first} + range.count <= items.size();
+  };
+  const auto is_text = [&](std::uint64_t at, std::uint64_t length) {
+    return at <= bytes_.size() && length <= bytes_.size() - at;
+  };
+  for (const Filter& filter : filters_) {
+    if (!fits(filter.constraints, constraints_) || !fits(filter.areas, areas_) ||
+        !fits(filter.residuals, residual_roots_)) {
+      return "a filter";
+    }
+  }
+  for (const Constraint& constraint : constraints_) {
+    const std::size_t most = constraint.is_interval() ? numbers_.size() : sets_.size();
+    if ((constraint.set & ~Constraint::kGeneral) >= most || constraint.attribute >= n_attributes_) {
+      return "a constraint";
+    }
+  }
+  for (const GeneralSet& set : sets_) {
+    if (!fits(set.numbers, numbers_) || !fits(set.strings, strings_) ||
+        !fits(set.patterns, pattern_tests_)) {
+      return "a set of values";
+    }
+  }
+  for (const StringRange& range : strings_) {
+    if (!is_text(range.low_at, range.low_length) || !is_text(range.high_at, range.high_length)) {
+      return "an interval of strings";
+    }
+  }
+  for (const PatternTest& test : pattern_tests_) {
+    if (!is_text(test.at, test.length)) return "a pattern";
+  }
+  for (const std::uint32_t root : residual_roots_) {
+    if (root >= residuals_.size()) return "a residual";
+  }
+  for (std::size_t node = 0; node < residuals_.size(); ++node) {
+    const Residual& residual = residuals_[node];
+    if (residual.kind == Residual::Kind::constraint) {
+      if (residual.children.first >= constraints_.size()) return "a residual";
+    } else if (residual.kind == Residual::Kind::area) {
+      if (residual.children.first >= areas_.size()) return "a residual";
+    } else {
+      if (!fits(residual.children, residual_children_)) return "a residual";
+      for (std::uint32_t at = 0; at < residual.children.count; ++at) {
+        // Children are written before their parents, so there is no way around in a circle.
+        if (residual_children_[residual.children.first + at] >= node) return "a residual";
+      }
+    }
+  }
+  return {};
 }
 
 }  // namespace tamis

@@ -67,4 +67,9 @@ std::unique_ptr<Index> build_naive(std::shared_ptr<const FilterTable> table, con
   return std::make_unique<NaiveIndex>(std::move(table));
 }
 
+std::unique_ptr<Index> open_naive(std::shared_ptr<const FilterTable> table, const Parameters&,
+                                  const SectionReader&) {
+  return std::make_unique<NaiveIndex>(std::move(table));
+}
+
 }  // namespace tamis

@@ -1,12 +1,17 @@
 #include "tamis/pattern.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 namespace tamis {
 namespace {
 
-constexpr std::size_t kNotFound = static_cast<std::size_t>(-1);
+constexpr char kAnyRun = '\xFF';
+constexpr char kAnyCharacter = '\xFE';
+constexpr std::size_t kNotFound = std::string_view::npos;
 
+bool is_wildcard(char c) { return c == kAnyRun || c == kAnyCharacter; }
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 // Past the character at `at`, or kNotFound at the end.
@@ -17,18 +22,39 @@ std::size_t skip_character(std::string_view text, std::size_t at) {
   return at;
 }
 
+// Where the segment ends if it stands at `at`, or kNotFound.
+std::size_t match_at(std::string_view segment, std::string_view text, std::size_t at) {
+  for (const char c : segment) {
+    if (c == kAnyCharacter) {
+      at = skip_character(text, at);
+      if (at == kNotFound) return kNotFound;
+    } else if (at >= text.size() || text[at] != c) {
+      return kNotFound;
+    } else {
+      ++at;
+    }
+  }
+  return at;
+}
+
+// Where the segment begins if it stands at the end of the text, or kNotFound.
+std::size_t match_at_end(std::string_view segment, std::string_view text) {
+  std::size_t begin = text.size();
+  for (std::size_t left = segment.size(); left > 0; --left) {
+    if (begin == 0) return kNotFound;
+    --begin;
+    if (segment[left - 1] == kAnyCharacter) {
+      while (begin > 0 && is_continuation(text[begin])) --begin;
+    } else if (text[begin] != segment[left - 1]) {
+      return kNotFound;
+    }
+  }
+  return begin;
+}
+
 }  // namespace
 
 Pattern::Pattern(std::string_view text, std::string_view escape) {
-  segments_.emplace_back();
-  std::uint32_t n_any = 0;
-  std::string literal;
-  const auto end_piece = [&] {
-    if (literal.empty() && n_any == 0) return;
-    segments_.back().push_back({std::move(literal), n_any});
-    literal.clear();
-    n_any = 0;
-  };
   for (std::size_t at = 0; at < text.size();) {
     if (!escape.empty() && text.substr(at, escape.size()) == escape) {
       at += escape.size();
@@ -42,94 +68,53 @@ Pattern::Pattern(std::string_view text, std::string_view escape) {
         throw std::invalid_argument(
             "the escape character must stand before %, _ or itself in a pattern");
       }
-      literal.append(rest, 0, length);
+      compiled_.append(rest, 0, length);
       at += length;
-    } else if (text[at] == '%') {
-      end_piece();
-      segments_.emplace_back();
-      ++at;
-    } else if (text[at] == '_') {
-      if (!literal.empty()) end_piece();
-      ++n_any;
-      ++at;
     } else {
-      literal += text[at++];
+      const char c = text[at++];
+      compiled_ += c == '%' ? kAnyRun : c == '_' ? kAnyCharacter : c;
     }
   }
-  end_piece();
-
-  const Segment& first = segments_.front();
-  if (!first.empty() && first.front().n_any_before == 0) prefix_ = first.front().literal;
-  const bool is_literal = first.empty() || (first.size() == 1 && first.front().n_any_before == 0);
-  if (is_literal && segments_.size() == 1) {
+  const auto first = std::find_if(compiled_.begin(), compiled_.end(), is_wildcard);
+  prefix_.assign(compiled_.begin(), first);
+  if (first == compiled_.end()) {
     form_ = Form::exact;
   } else {
-    bool is_prefix = is_literal;
-    for (std::size_t segment = 1; segment < segments_.size(); ++segment) {
-      is_prefix = is_prefix && segments_[segment].empty();
-    }
+    const bool is_prefix = std::all_of(first, compiled_.end(), [](char c) { return c == kAnyRun; });
     form_ = is_prefix ? Form::prefix : Form::general;
   }
 }
 
-bool Pattern::match_at(const Segment& segment, std::string_view text, std::size_t at,
-                       std::size_t& end) {
-  for (const Piece& piece : segment) {
-    for (std::uint32_t any = 0; any < piece.n_any_before; ++any) {
-      at = skip_character(text, at);
-      if (at == kNotFound) return false;
+bool Pattern::matches(std::string_view compiled, std::string_view text) {
+  const std::size_t first_run = compiled.find(kAnyRun);
+  std::size_t at = match_at(compiled.substr(0, first_run), text, 0);
+  if (at == kNotFound || first_run == kNotFound) return at == text.size();
+  std::string_view rest = compiled.substr(first_run + 1);
+  for (;;) {
+    const std::size_t length = rest.find(kAnyRun);
+    if (length == kNotFound) {  // the last segment, which may not reach back over the others
+      const std::size_t begin = match_at_end(rest, text);
+      return begin != kNotFound && begin >= at;
     }
-    if (text.compare(at, piece.literal.size(), piece.literal) != 0) return false;
-    at += piece.literal.size();
-  }
-  end = at;
-  return true;
-}
-
-bool Pattern::matches(std::string_view text) const {
-  std::size_t at = 0;
-  if (!match_at(segments_.front(), text, 0, at)) return false;
-  if (segments_.size() == 1) return at == text.size();
-  for (std::size_t idx = 1; idx + 1 < segments_.size(); ++idx) {
-    const Segment& segment = segments_[idx];
-    if (segment.empty()) continue;
-    std::size_t end = 0;
+    const std::string_view segment = rest.substr(0, length);
+    rest.remove_prefix(length + 1);
     // A segment that begins with a literal can only begin where that literal stands.
-    const bool has_anchor = segment.front().n_any_before == 0;
+    const std::string_view literal = segment.substr(
+        0, static_cast<std::size_t>(std::find_if(segment.begin(), segment.end(), is_wildcard) -
+                                    segment.begin()));
     for (;;) {
-      if (has_anchor) {
-        at = text.find(segment.front().literal, at);
-        if (at == std::string_view::npos) return false;
+      if (!literal.empty()) {
+        at = text.find(literal, at);
+        if (at == kNotFound) return false;
       }
-      if (match_at(segment, text, at, end)) break;
+      if (const std::size_t end = match_at(segment, text, at); end != kNotFound) {
+        at = end;
+        break;
+      }
       at = skip_character(text, at);
       if (at == kNotFound) return false;
     }
-    at = end;
   }
-  // The last segment ends where the text ends: walk its characters backwards to find its place.
-  const Segment& last = segments_.back();
-  std::size_t begin = text.size();
-  for (auto piece = last.rbegin(); piece != last.rend(); ++piece) {
-    if (begin < piece->literal.size()) return false;
-    begin -= piece->literal.size();
-    if (text.compare(begin, piece->literal.size(), piece->literal) != 0) return false;
-    for (std::uint32_t any = 0; any < piece->n_any_before; ++any) {
-      if (begin == 0) return false;
-      --begin;
-      while (begin > 0 && is_continuation(text[begin])) --begin;
-    }
-  }
-  return begin >= at;
-}
-
-std::size_t Pattern::bytes() const {
-  std::size_t total = sizeof(Pattern) + prefix_.capacity();
-  for (const Segment& segment : segments_) {
-    total += sizeof(Segment) + segment.capacity() * sizeof(Piece);
-    for (const Piece& piece : segment) total += piece.literal.capacity();
-  }
-  return total;
 }
 
 }  // namespace tamis

@@ -5,17 +5,22 @@
 
 namespace tamis {
 
-Scratch& Workspace::scratch_of(const std::shared_ptr<const Segment>& segment) {
-  for (auto& [known, scratch] : scratches) {
-    if (known == segment) return *scratch;
+Workspace::SegmentScratch& Workspace::scratch_of(const Segment& segment) {
+  for (SegmentScratch& scratch : scratches) {
+    if (scratch.serial == segment.serial()) return scratch;
   }
-  return *scratches.emplace_back(segment, segment->index().make_scratch()).second;
+  SegmentScratch& scratch = scratches.emplace_back();
+  scratch.serial = segment.serial();
+  for (const Group& group : segment.groups()) {
+    scratch.of_group.push_back(group.index().make_scratch());
+  }
+  return scratch;
 }
 
 void Workspace::keep_only(const Snapshot& snapshot) {
-  std::erase_if(scratches, [&](const auto& entry) {
-    return std::find(snapshot.segments.begin(), snapshot.segments.end(), entry.first) ==
-           snapshot.segments.end();
+  std::erase_if(scratches, [&](const SegmentScratch& scratch) {
+    return std::none_of(snapshot.segments.begin(), snapshot.segments.end(),
+                        [&](const auto& segment) { return segment->serial() == scratch.serial; });
   });
 }
 
@@ -25,7 +30,8 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
                       Workspace& workspace) {
   Stamps& stamps = workspace.stamps;
   const bool to_subscribers = options.deliver == Deliver::subscribers;
-  const std::size_t n_parts = snapshot.segments.size() + (snapshot.n_delta_filters > 0 ? 1 : 0);
+  std::size_t n_parts = snapshot.n_delta_filters > 0 ? 1 : 0;
+  for (const auto& segment : snapshot.segments) n_parts += segment->groups().size();
   // Subscribers of several segments must be made unique, even to be counted.
   const bool must_unite = to_subscribers && n_parts > 1;
   MatchPart part;
@@ -45,12 +51,17 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
   setup.bits = bits;
   setup.words_per_event = words_per_event;
   for (const auto& segment : snapshot.segments) {
-    setup.slot_of = segment->slot_of().data();
-    setup.target_of = to_subscribers ? segment->subscriber_of().data() : setup.slot_of;
-    setup.can_repeat = to_subscribers || segment->has_repeats();
-    Collector& collector = add_collector(setup);
-    segment->index().match(events, begin, end, workspace.scratch_of(segment), collector);
-    part.counters += collector.counters;
+    Workspace::SegmentScratch& scratch = workspace.scratch_of(*segment);
+    for (std::size_t at = 0; at < segment->groups().size(); ++at) {
+      const Group& group = segment->groups()[at];
+      group.check();
+      setup.slot_of = group.slot_of();
+      setup.target_of = to_subscribers ? group.subscriber_of() : setup.slot_of;
+      setup.can_repeat = to_subscribers || group.has_repeats();
+      Collector& collector = add_collector(setup);
+      group.index().match(events, begin, end, *scratch.of_group[at], collector);
+      part.counters += collector.counters;
+    }
   }
   if (snapshot.n_delta_filters > 0) {
     setup.slot_of = snapshot.delta->slot_of();

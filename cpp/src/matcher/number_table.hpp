@@ -1,13 +1,15 @@
 // Finds the number of an id, where the ids themselves lie elsewhere.
 //
-//     places_   open addressing, linear probing: number + 1, 0 = free     [power of two, at most
-//     half full]
+//     places   open addressing, linear probing: number + 1, 0 = free
+//              [a power of two, at most half full; own, or mapped copy on write from a file]
 //
 // Eight bytes an id instead of the eighty of std::unordered_map, which at a million ids is a tenth
 // of a matcher. Removal shifts the run that follows back, so there are no tombstones.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "tamis/catalogue.hpp"
@@ -22,7 +24,7 @@ class NumberTable {
   // `id_of(number)` gives the id of a number that was inserted.
   template <typename IdOf>
   std::uint32_t find(const IdView& id, const IdOf& id_of) const {
-    if (places_.empty()) return kNone;
+    if (n_places_ == 0) return kNone;
     for (std::size_t at = hash(id) & mask_;; at = (at + 1) & mask_) {
       if (places_[at] == 0) return kNone;
       if (id_of(places_[at] - 1) == id) return places_[at] - 1;
@@ -32,7 +34,7 @@ class NumberTable {
   // The id of `number` must not be there yet.
   template <typename IdOf>
   void insert(std::uint32_t number, const IdOf& id_of) {
-    if (2 * (size_ + 1) > places_.size()) grow(id_of);
+    if (2 * (size_ + 1) > n_places_) grow(id_of);
     put(number, id_of);
     ++size_;
   }
@@ -53,7 +55,22 @@ class NumberTable {
   }
 
   std::size_t size() const { return size_; }
-  std::size_t n_bytes() const { return places_.capacity() * sizeof(std::uint32_t); }
+  std::size_t n_bytes() const { return own_.capacity() * sizeof(std::uint32_t); }
+
+  // The table as it is in a file; and of an empty one: takes it from there.
+  std::span<const std::uint32_t> places() const { return {places_, n_places_}; }
+  void adopt(std::span<std::uint32_t> places, std::size_t size, std::shared_ptr<const void> owner) {
+    places_ = places.data();
+    n_places_ = places.size();
+    mask_ = n_places_ - 1;
+    size_ = size;
+    owner_ = std::move(owner);
+  }
+  // Room for so many, so that inserting them never grows the table.
+  template <typename IdOf>
+  void reserve(std::size_t n_ids, const IdOf& id_of) {
+    while (n_places_ < 2 * n_ids) grow(id_of);
+  }
 
  private:
   static std::uint64_t hash(const IdView& id) {
@@ -70,16 +87,22 @@ class NumberTable {
   }
   template <typename IdOf>
   void grow(const IdOf& id_of) {
-    const std::vector<std::uint32_t> old = std::move(places_);
-    places_.assign(old.empty() ? 16 : 2 * old.size(), 0);
-    mask_ = places_.size() - 1;
+    std::vector<std::uint32_t> grown(n_places_ == 0 ? 16 : 2 * n_places_);
+    const std::span<const std::uint32_t> old = places();
+    places_ = grown.data();
+    n_places_ = grown.size();
+    mask_ = n_places_ - 1;
     for (const std::uint32_t place : old) {
       if (place != 0) put(place - 1, id_of);
     }
+    own_ = std::move(grown);
+    owner_ = nullptr;
   }
 
-  std::vector<std::uint32_t> places_;
-  std::size_t mask_ = 0;
+  std::vector<std::uint32_t> own_;
+  std::shared_ptr<const void> owner_;  // of places that are not our own
+  std::uint32_t* places_ = nullptr;
+  std::size_t n_places_ = 0, mask_ = 0;
   std::size_t size_ = 0;
 };
 

@@ -1,9 +1,18 @@
-// Parts of a matcher: filters, whose they are, and the index over them.
+// Parts of a matcher: filters, whose they are, and the indexes over them.
+//
+//     segment   groups, each of them filters and one engine's index over them
+//     group 0   what the matcher's engine can index
+//     group 1   the fallback, if there is need of one: what it cannot, evaluated one by one
+//
+// All filters of a subscription are in one group.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "storage/image.hpp"
 #include "tamis/engine.hpp"
 
 namespace tamis {
@@ -12,45 +21,119 @@ namespace tamis {
 struct SegmentFilters {
   explicit SegmentFilters(Space space) : table(std::make_shared<FilterTable>(space)) {}
   std::shared_ptr<FilterTable> table;
-  std::vector<std::uint32_t> slot_of;        // [n_filters]; filters of a slot stand side by side
-  std::vector<std::uint32_t> subscriber_of;  // [n_filters]
+  Column<std::uint32_t> slot_of;        // [n_filters]; filters of a slot stand side by side
+  Column<std::uint32_t> subscriber_of;  // [n_filters]
 
   std::size_t size() const { return slot_of.size(); }
   void add(std::size_t n_filters, std::uint32_t slot, std::uint32_t subscriber) {
-    slot_of.insert(slot_of.end(), n_filters, slot);
-    subscriber_of.insert(subscriber_of.end(), n_filters, subscriber);
+    slot_of.append(n_filters, slot);
+    subscriber_of.append(n_filters, subscriber);
   }
+  // Room for all of `more` beyond the room that was reserved so far.
+  void reserve_more(const SegmentFilters& more);
+  // Appends some filters of another with the same attribute ids.
+  void append(const SegmentFilters& other, std::size_t begin, std::size_t end);
+  void shrink();  // gives back room that is not used
+  // The end of the filters that belong to the same slot as the one at `begin`.
+  std::size_t end_of_slot(std::size_t begin) const {
+    std::size_t end = begin;
+    while (end < size() && slot_of[end] == slot_of[begin]) ++end;
+    return end;
+  }
+};
+
+// What builds the index of a group.
+struct EngineChoice {
+  const Engine* engine = nullptr;
+  Parameters parameters;
+
+  bool can_index(const FilterTable& table, FilterIdx filter) const;
+  // As in files. An engine that is not here is null.
+  std::string text() const;
+  static EngineChoice read(std::string_view text, const Image& image);
+  friend bool operator==(const EngineChoice&, const EngineChoice&) = default;
+};
+
+class Group {
+ public:
+  Group(SegmentFilters filters, EngineChoice choice);
+
+  const EngineChoice& choice() const { return choice_; }
+  const Engine& engine() const { return *choice_.engine; }
+  const SegmentFilters& filters() const { return filters_; }
+  const FilterTable& table() const { return *filters_.table; }
+  const Index& index() const { return *index_; }
+  const std::uint32_t* slot_of() const { return filters_.slot_of.data(); }
+  const std::uint32_t* subscriber_of() const { return filters_.subscriber_of.data(); }
+  std::size_t size() const { return filters_.size(); }
+  bool has_repeats() const { return has_repeats_; }  // some slot has several filters
+  std::size_t n_table_bytes() const;
+
+  void save(SectionWriter& sections) const;
+  // What was saved under `prefix`; without its index, a naive one instead. Sections that refer to
+  // others are checked now, values and index on first use. Slots and numbers of subscribers must
+  // lie below the given ones.
+  struct Opened;
+  static Opened open(const std::shared_ptr<const Image>& image, const std::string& prefix,
+                     Space space, std::size_t n_names, std::size_t n_slots, std::size_t n_numbers,
+                     bool wants_index, const EngineChoice& naive);
+  // Throws StorageError if the file of the group is damaged. Quick from the second time on.
+  void check() const {
+    if (!is_checked_.load(std::memory_order_acquire)) check_image();
+  }
+
+  Group(Group&& other) noexcept
+      : choice_(std::move(other.choice_)),
+        filters_(std::move(other.filters_)),
+        index_(std::move(other.index_)),
+        has_repeats_(other.has_repeats_),
+        is_checked_(other.is_checked_.load()),
+        image_(std::move(other.image_)),
+        prefix_(std::move(other.prefix_)) {}
+
+ private:
+  Group(SegmentFilters filters, EngineChoice choice, std::unique_ptr<Index> index);
+  void check_image() const;
+
+  EngineChoice choice_;
+  SegmentFilters filters_;
+  std::unique_ptr<Index> index_;
+  bool has_repeats_ = false;
+  mutable std::atomic<bool> is_checked_{true};
+  std::shared_ptr<const Image> image_;
+  std::string prefix_;
+};
+
+struct Group::Opened {
+  Group group;
+  bool has_index;  // the one that was saved
 };
 
 // Immutable. A segment that is not yet indexed by the matcher's engine has a naive index.
 class Segment {
  public:
-  Segment(SegmentFilters filters, const Engine& engine, const Parameters& parameters,
-          bool is_indexed)
-      : engine_(engine),
-        is_indexed_(is_indexed),
-        filters_(std::move(filters)),
-        index_(engine.build(filters_.table, parameters)) {
-    for (std::size_t filter = 1; filter < size(); ++filter) {
-      has_repeats_ = has_repeats_ || slot_of()[filter] == slot_of()[filter - 1];
-    }
-  }
+  Segment(std::vector<Group> groups, EngineChoice choice, bool is_indexed);
+  // All filters, not yet indexed.
+  static std::shared_ptr<const Segment> unindexed(SegmentFilters filters,
+                                                  const EngineChoice& naive);
+  // Indexed by an engine, and by `naive` what that cannot index.
+  static std::shared_ptr<const Segment> build(SegmentFilters filters, const EngineChoice& choice,
+                                              const EngineChoice& naive);
 
-  const Engine& engine() const { return engine_; }
-  const FilterTable& table() const { return *filters_.table; }
-  const Index& index() const { return *index_; }
-  const std::vector<std::uint32_t>& slot_of() const { return filters_.slot_of; }
-  const std::vector<std::uint32_t>& subscriber_of() const { return filters_.subscriber_of; }
-  std::size_t size() const { return filters_.size(); }
+  const std::vector<Group>& groups() const { return groups_; }
+  const EngineChoice& choice() const {
+    return choice_;
+  }  // of the first group's, if not all fell back
+  std::size_t size() const { return size_; }  // filters
   bool is_indexed() const { return is_indexed_; }
-  bool has_repeats() const { return has_repeats_; }  // some slot has several filters
+  std::uint64_t serial() const { return serial_; }  // unlike any other's in the process
 
  private:
-  const Engine& engine_;
+  std::vector<Group> groups_;
+  EngineChoice choice_;
   bool is_indexed_;
-  SegmentFilters filters_;
-  std::unique_ptr<Index> index_;
-  bool has_repeats_ = false;
+  std::size_t size_ = 0;
+  std::uint64_t serial_;
 };
 
 // The newest filters. One writer appends while matches read the filters of their snapshot: every
@@ -69,6 +152,7 @@ class Delta {
   }
   std::size_t n_most() const { return filters_.slot_of.capacity(); }
   SegmentFilters& filters() { return filters_; }  // the writer's
+  const SegmentFilters& filters() const { return filters_; }
   const FilterTable& table() const { return *filters_.table; }
   const std::uint32_t* slot_of() const { return filters_.slot_of.data(); }
   const std::uint32_t* subscriber_of() const { return filters_.subscriber_of.data(); }

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "segment.hpp"
@@ -12,7 +13,7 @@
 
 namespace tamis {
 
-struct Snapshot {
+struct Snapshot : std::enable_shared_from_this<Snapshot> {
   std::vector<std::shared_ptr<const Segment>> segments;
   std::shared_ptr<const Delta> delta;  // may be null
   std::size_t n_delta_filters = 0;
@@ -36,11 +37,15 @@ struct Workspace {
   Stamps stamps;
   ValueByAttribute event;                // of the delta
   std::deque<CollectorBuffers> buffers;  // of each segment, and of the delta
-  // Scratch for the segments of the last snapshot it worked on, in their order.
-  std::vector<std::pair<std::shared_ptr<const Segment>, std::unique_ptr<Scratch>>> scratches;
+  // Scratch for the groups of the segments that it worked on, by the segment's serial.
+  struct SegmentScratch {
+    std::uint64_t serial = 0;
+    std::vector<std::unique_ptr<Scratch>> of_group;
+  };
+  std::vector<SegmentScratch> scratches;
 
-  Scratch& scratch_of(const std::shared_ptr<const Segment>& segment);
-  // Lets go of segments that are not in the snapshot.
+  SegmentScratch& scratch_of(const Segment& segment);
+  // Lets go of the scratch of segments that are not in the snapshot.
   void keep_only(const Snapshot& snapshot);
 };
 
@@ -50,6 +55,19 @@ struct MatchPart {
   std::vector<std::int64_t> counts;  // of each event
   Counters counters;
 };
+
+// Writes the state as it was at the snapshot.
+void save_snapshot(const Snapshot& snapshot, ImageWriter& image);
+
+// What save_snapshot() wrote.
+struct OpenedImage {
+  std::shared_ptr<Store> store;
+  std::vector<std::shared_ptr<const Segment>> segments;
+  std::vector<std::string> names;  // of attributes, by id
+  IdType id_type = IdType::none;
+};
+OpenedImage open_image(const std::shared_ptr<const Image>& image, Space space,
+                       const EngineChoice* wanted, const EngineChoice& naive);
 
 // Matches events `begin` to `end`. Bits go to `bits`, the row of event `begin`.
 MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,

@@ -1,22 +1,26 @@
 // What is known of each subscription, by slot, and of each subscriber, by number.
 //
 //     born_at       slot -> version of its beginning
-//     died_at       slot -> version of its end, kAlive while it lives
+//     died_at       slot -> version of its end, 0 while it lives
 //     slots         slot -> id, predicate, subscriber
 //     subscribers   number -> id, how many slots name it
 //
 // The matcher's writer changes the store; matches read the slots and numbers of their snapshot,
 // which are not changed while anybody can see them: a slot is used again only after every snapshot
 // that knew it is gone (`Retirement`).
+//
+// A store that was opened from an image has its records and tables mapped copy on write, and its
+// texts in the file: opening reads none of them.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "number_table.hpp"
-#include "stored_bytes.hpp"
+#include "storage/image.hpp"
 #include "tamis/collector.hpp"
 #include "tamis/grow_only.hpp"
 #include "tamis/id.hpp"
@@ -49,34 +53,50 @@ class EpochHold {
   std::shared_ptr<Epoch> epoch_;
 };
 
+// An id, and a predicate for a slot, with its texts: on the heap, or in an image. As in files.
+struct TextRecord {
+  enum Flag : std::uint32_t { kString = 1, kOwned = 2, kHasFilters = 4 };
+  std::int64_t integer = 0;  // the id, where ids are integers
+  std::uint64_t text = 0;    // kOwned: an address; else a place in the image's texts
+  std::uint32_t n_id_bytes = 0, n_predicate_bytes = 0;  // the predicate stands behind the id
+  std::uint32_t flags = 0;
+  std::uint32_t subscriber = 0;  // of a slot: its number
+
+  std::size_t n_bytes() const { return std::size_t{n_id_bytes} + n_predicate_bytes; }
+};
+using SlotRecord = TextRecord;
+struct SubscriberRecord : TextRecord {
+  std::uint32_t n_slots = 0;  // that are not free
+  std::uint32_t n_live = 0;
+};
+
 class Store {
-  struct Slot {
-    StoredId id;
-    StoredBytes predicate;
-    std::uint32_t subscriber = 0;
-    bool has_filters = true;
-  };
-  struct Subscriber {
-    StoredId id;
-    std::uint32_t n_slots = 0;  // that are not free
-    std::uint32_t n_live = 0;
-  };
   struct IdOfSlot {
-    const GrowOnly<Slot>& slots;
-    IdView operator()(std::uint32_t slot) const { return slots[slot].id.view(); }
+    const Store& store;
+    IdView operator()(std::uint32_t slot) const { return store.id(slot); }
   };
   struct IdOfSubscriber {
-    const GrowOnly<Subscriber>& subscribers;
-    IdView operator()(std::uint32_t number) const { return subscribers[number].id.view(); }
+    const Store& store;
+    IdView operator()(std::uint32_t number) const { return store.subscriber_id(number); }
   };
 
  public:
+  Store() = default;
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  ~Store();
+
   DeathVersions died_at;
   DeathVersions born_at;
   mutable HitCounts hits;
 
-  IdView id(std::uint32_t slot) const { return slots_[slot].id.view(); }
-  IdView subscriber_id(std::uint32_t number) const { return subscribers_[number].id.view(); }
+  IdView id(std::uint32_t slot) const { return id_of(slots_[slot]); }
+  IdView subscriber_id(std::uint32_t number) const { return id_of(subscribers_[number]); }
+  std::uint32_t subscriber_of(std::uint32_t slot) const { return slots_[slot].subscriber; }
+  std::string_view predicate(std::uint32_t slot) const {
+    const SlotRecord& record = slots_[slot];
+    return text_of(record).substr(record.n_id_bytes);
+  }
 
   // Visits what lived at the version of a snapshot, which the caller holds: its slots stay as they
   // are. Needs no lock: a slot that is used again meanwhile shows a later birth before it shows
@@ -84,15 +104,19 @@ class Store {
   template <typename Visit>
   void for_each_at(std::uint64_t version, std::size_t n_slots, Visit visit) const {
     for (std::uint32_t slot = 0; slot < n_slots; ++slot) {
-      if (died_at[slot].load(std::memory_order_acquire) <= version) continue;
+      if (is_dead_at(died_at[slot].load(std::memory_order_acquire), version)) continue;
       if (born_at[slot].load(std::memory_order_relaxed) > version) continue;
       visit(slot);
     }
   }
-  std::uint32_t subscriber_of(std::uint32_t slot) const { return slots_[slot].subscriber; }
-  std::string_view predicate(std::uint32_t slot) const { return slots_[slot].predicate.view(); }
+  // Writes what lived then, and the slots of `is_used` that are dead but still have filters.
+  void save(std::uint64_t version, std::size_t n_slots, std::size_t n_numbers,
+            const std::vector<bool>& is_used, ImageWriter& image) const;
 
   // --- the writer's part ---
+  // Of an empty store. Checks every section that refers to another, and no text.
+  void open(const std::shared_ptr<const Image>& image);
+
   std::size_t n_slots() const { return slots_.size(); }  // live, dead and free
   std::size_t n_subscriber_numbers() const { return subscribers_.size(); }
   std::size_t n_live() const { return slot_of_.size(); }
@@ -102,7 +126,7 @@ class Store {
   std::size_t n_dead_unmerged() const { return n_dead_ - n_retired_; }
 
   static constexpr std::uint32_t kNone = NumberTable::kNone;
-  std::uint32_t find(const IdView& id) const { return slot_of_.find(id, IdOfSlot{slots_}); }
+  std::uint32_t find(const IdView& id) const { return slot_of_.find(id, IdOfSlot{*this}); }
   template <typename Visit>
   void for_each_live(Visit visit) const {
     for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
@@ -112,112 +136,41 @@ class Store {
 
   // A new live slot. The id must not be live.
   std::uint32_t add(const IdView& id, std::string_view predicate, const IdView& subscriber,
-                    bool has_filters, std::uint64_t version) {
-    std::uint32_t slot;
-    if (!free_slots_.empty()) {
-      slot = free_slots_.back();
-      free_slots_.pop_back();
-    } else {
-      slot = static_cast<std::uint32_t>(slots_.size());
-      slots_.grow();
-      hits.grow();
-      died_at.grow().store(0, std::memory_order_relaxed);
-      born_at.grow();
-    }
-    Slot& item = slots_[slot];
-    item.id = StoredId(id);
-    item.predicate = StoredBytes(predicate);
-    item.has_filters = has_filters;
-    item.subscriber = number_of(subscriber);
-    hits[slot].store(0, std::memory_order_relaxed);
-    born_at[slot].store(version, std::memory_order_relaxed);
-    died_at[slot].store(kAlive, std::memory_order_release);
-    if (++subscribers_[item.subscriber].n_live == 1) ++n_live_subscribers_;
-    slot_of_.insert(slot, IdOfSlot{slots_});
-    return slot;
-  }
-
-  void kill(std::uint32_t slot, std::uint64_t version) {
-    Slot& item = slots_[slot];
-    // Without filters it is in no segment, and no merge will ever drop it.
-    if (!item.has_filters) unfiltered_.push_back(slot);
-    slot_of_.erase(item.id.view(), IdOfSlot{slots_});
-    if (--subscribers_[item.subscriber].n_live == 0) --n_live_subscribers_;
-    died_at[slot].store(version, std::memory_order_relaxed);
-    ++n_dead_;
-  }
-
+                    bool has_filters, std::uint64_t version);
+  void kill(std::uint32_t slot, std::uint64_t version);
   // Slots whose filters are in no segment of the newest snapshot any more. They are freed when
   // every snapshot of the epoch that ends now, and of all before it, is gone.
-  void retire(std::vector<std::uint32_t> slots) {
-    slots.insert(slots.end(), unfiltered_.begin(), unfiltered_.end());
-    unfiltered_.clear();
-    if (slots.empty()) return;
-    n_retired_ += slots.size();
-    retired_.push_back({epoch_, std::move(slots)});
-    epoch_ = std::make_shared<Epoch>();
-  }
+  void retire(std::vector<std::uint32_t> slots);
   EpochHold hold_epoch() const { return EpochHold(epoch_); }
-  void free_retired() {
-    while (!retired_.empty() &&
-           retired_.front().epoch->n_snapshots.load(std::memory_order_acquire) == 0) {
-      for (const std::uint32_t slot : retired_.front().slots) {
-        Subscriber& subscriber = subscribers_[slots_[slot].subscriber];
-        if (--subscriber.n_slots == 0) {
-          number_of_.erase(subscriber.id.view(), IdOfSubscriber{subscribers_});
-          free_numbers_.push_back(slots_[slot].subscriber);
-        }
-        slots_[slot].id = StoredId();
-        slots_[slot].predicate = StoredBytes();
-        free_slots_.push_back(slot);
-        --n_dead_;
-        --n_retired_;
-      }
-      retired_.pop_front();
-    }
-  }
+  void free_retired();
 
-  std::size_t n_bytes() const {
-    std::size_t total = slots_.n_bytes() + subscribers_.n_bytes() + died_at.n_bytes() +
-                        born_at.n_bytes() + hits.n_bytes() + slot_of_.n_bytes() +
-                        number_of_.n_bytes();
-    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-      total += slots_[slot].predicate.n_heap_bytes() + slots_[slot].id.n_heap_bytes();
-    }
-    for (std::size_t number = 0; number < subscribers_.size(); ++number) {
-      total += subscribers_[number].id.n_heap_bytes();
-    }
-    return total;
-  }
+  std::size_t n_bytes() const;  // of memory of its own
 
  private:
   struct Retirement {
     std::shared_ptr<const Epoch> epoch;
     std::vector<std::uint32_t> slots;
   };
+  static constexpr std::uint64_t kNeverLived = 1;
 
-  std::uint32_t number_of(const IdView& id) {
-    std::uint32_t number = number_of_.find(id, IdOfSubscriber{subscribers_});
-    if (number != kNone) {
-      ++subscribers_[number].n_slots;
-      return number;
+  std::string_view text_of(const TextRecord& record) const {
+    if (record.n_bytes() == 0) return {};
+    if (record.flags & TextRecord::kOwned) {
+      return {reinterpret_cast<const char*>(record.text), record.n_bytes()};
     }
-    if (!free_numbers_.empty()) {
-      number = free_numbers_.back();
-      free_numbers_.pop_back();
-    } else {
-      number = static_cast<std::uint32_t>(subscribers_.size());
-      subscribers_.grow();
-    }
-    subscribers_[number].id = StoredId(id);
-    subscribers_[number].n_slots = 1;
-    subscribers_[number].n_live = 0;
-    number_of_.insert(number, IdOfSubscriber{subscribers_});
-    return number;
+    image_->check(*texts_, record.text, record.n_bytes());
+    return {image_->data(*texts_) + record.text, record.n_bytes()};
   }
+  IdView id_of(const TextRecord& record) const {
+    if (!(record.flags & TextRecord::kString)) return IdView::of(record.integer);
+    return IdView::of(text_of(record).substr(0, record.n_id_bytes));
+  }
+  void set(TextRecord& record, const IdView& id, std::string_view predicate, std::uint32_t flags);
+  void clear(TextRecord& record);
+  std::uint32_t number_of(const IdView& id);
 
-  GrowOnly<Slot> slots_;
-  GrowOnly<Subscriber> subscribers_;
+  GrowOnly<SlotRecord> slots_;
+  GrowOnly<SubscriberRecord> subscribers_;
   NumberTable slot_of_;    // of live slots
   NumberTable number_of_;  // of subscribers
   std::vector<std::uint32_t> free_slots_, free_numbers_, unfiltered_;
@@ -226,6 +179,9 @@ class Store {
   std::size_t n_dead_ = 0;     // dead and not yet free
   std::size_t n_retired_ = 0;  // of those: in no segment, waiting for readers
   std::size_t n_live_subscribers_ = 0;
+  std::size_t n_text_bytes_ = 0;  // on the heap
+  std::shared_ptr<const Image> image_;
+  const ImageSection* texts_ = nullptr;
 };
 
 }  // namespace tamis

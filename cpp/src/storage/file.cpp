@@ -320,14 +320,28 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
     data = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED) code = errno;
   }
-  ::close(fd);
-  if (code != 0) throw StorageError(path, "cannot map into memory", code);
+  if (code != 0) {
+    ::close(fd);
+    throw StorageError(path, "cannot map into memory", code);
+  }
   return std::shared_ptr<const MappedFile>(new MappedFile(
-      static_cast<const char*>(data), static_cast<std::size_t>(status.st_size), path));
+      fd, static_cast<const char*>(data), static_cast<std::size_t>(status.st_size), path));
 }
 
 MappedFile::~MappedFile() {
   if (size_ > 0) ::munmap(const_cast<char*>(data_), size_);
+  ::close(fd_);
+}
+
+MappedFile::Private MappedFile::map_private(std::size_t at, std::size_t n_bytes) const {
+  if (n_bytes == 0) return {};
+  const std::size_t before = at % static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t length = n_bytes + before;
+  void* const data = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd_,
+                            static_cast<off_t>(at - before));
+  if (data == MAP_FAILED) throw StorageError(path_, "cannot map into memory", errno);
+  return {static_cast<char*>(data) + before,
+          std::shared_ptr<const void>(data, [length](void* mapped) { ::munmap(mapped, length); })};
 }
 
 // DirectoryLock

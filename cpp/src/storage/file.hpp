@@ -88,10 +88,19 @@ class MappedFile {
   std::string_view bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
 
- private:
-  MappedFile(const char* data, std::size_t size, std::string path)
-      : data_(data), size_(size), path_(std::move(path)) {}
+  // A part of it that may be written to: pages that were are this process's own, the others are
+  // still the file's, and the file never changes.
+  struct Private {
+    char* data = nullptr;
+    std::shared_ptr<const void> owner;
+  };
+  Private map_private(std::size_t at, std::size_t n_bytes) const;
 
+ private:
+  MappedFile(int fd, const char* data, std::size_t size, std::string path)
+      : fd_(fd), data_(data), size_(size), path_(std::move(path)) {}
+
+  int fd_;
   const char* data_;
   std::size_t size_;
   std::string path_;

@@ -1,6 +1,7 @@
 #include "storage/journal.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -11,11 +12,16 @@ namespace tamis {
 namespace {
 
 constexpr auto kGroupInterval = std::chrono::milliseconds(10);
-// A checkpoint pays when what it saves a reader outweighs writing all that lives.
-constexpr std::uint64_t kMinLogBytes = std::uint64_t{16} << 20;
+// A checkpoint pays when the logs, which are read and parsed on opening (some 60 MB/s), have grown
+// to a quarter of what it would write; and never below this, a tenth of a second.
+constexpr std::uint64_t kMinLogBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kImageBytesPerLogByte = 4;
 
 std::string manifest_path(const std::string& directory) { return directory + "/MANIFEST"; }
 std::string aside_path(const std::string& directory) { return directory + "/aside"; }
+std::string image_path(const std::string& directory, std::uint64_t number) {
+  return directory + "/image-" + std::to_string(number) + ".tamis";
+}
 
 std::string in_hex(std::uint32_t value) {
   char digits[9];
@@ -23,16 +29,21 @@ std::string in_hex(std::uint32_t value) {
   return digits;
 }
 
+std::string to_text(const JournalFile& file) {
+  return " " + std::to_string(file.number) + ":" + std::to_string(file.n_bytes);
+}
+
 struct Manifest {
   Space space = Space::plane;
-  std::vector<JournalLog> logs;
+  std::optional<JournalFile> image;
+  std::vector<JournalFile> logs;
 
   std::string text() const {
-    std::string body = "tamis matcher\nformat 1\narity 2\nspace ";
-    body += space == Space::plane ? "plane\nlogs" : "earth\nlogs";
-    for (const JournalLog& log : logs) {
-      body += " " + std::to_string(log.number) + ":" + std::to_string(log.n_least_bytes);
-    }
+    std::string body = "tamis matcher\nformat 2\narity 2\nspace ";
+    body += space == Space::plane ? "plane\nimage" : "earth\nimage";
+    body += image ? to_text(*image) : " none";
+    body += "\nlogs";
+    for (const JournalFile& log : logs) body += to_text(log);
     body += "\n";
     return body + "crc32c " + in_hex(crc32c(body.data(), body.size())) + "\n";
   }
@@ -59,8 +70,10 @@ struct Manifest {
     if (format.empty() || format.find_first_not_of("0123456789") != std::string::npos) {
       throw StorageError(path, "is damaged: its format is no number");
     }
-    if (format != "1") {
-      throw StorageError(path, "was written by a newer Tamis (format " + format + ")");
+    if (format != "2") {
+      throw StorageError(path, "was written by " +
+                                   std::string(format == "1" ? "an older" : "a newer") +
+                                   " Tamis (format " + format + "), which this one cannot read");
     }
     const std::size_t body = text.rfind("crc32c ");
     if (body == std::string::npos ||
@@ -72,34 +85,87 @@ struct Manifest {
     }
     Manifest manifest;
     manifest.space = value_of("space") == "earth" ? Space::earth : Space::plane;
-    const std::string logs = value_of("logs");
-    const char* const end = logs.data() + logs.size();
-    for (const char* at = logs.data(); at < end; ++at) {
-      JournalLog log;
-      auto result = std::from_chars(at, end, log.number);
-      if (result.ec == std::errc{} && result.ptr < end && *result.ptr == ':') {
-        result = std::from_chars(result.ptr + 1, end, log.n_least_bytes);
-      } else {
-        result.ec = std::errc::invalid_argument;
+    const auto files_of = [&](const std::string& all) {
+      std::vector<JournalFile> files;
+      const char* const end = all.data() + all.size();
+      for (const char* at = all.data(); at < end; ++at) {
+        JournalFile file;
+        auto result = std::from_chars(at, end, file.number);
+        if (result.ec == std::errc{} && result.ptr < end && *result.ptr == ':') {
+          result = std::from_chars(result.ptr + 1, end, file.n_bytes);
+        } else {
+          result.ec = std::errc::invalid_argument;
+        }
+        if (result.ec != std::errc{}) throw StorageError(path, "names a file that is no number");
+        files.push_back(file);
+        at = result.ptr;
       }
-      if (result.ec != std::errc{}) throw StorageError(path, "names a log that is no number");
-      manifest.logs.push_back(log);
-      at = result.ptr;
+      return files;
+    };
+    if (const std::string image = value_of("image"); image != "none") {
+      const std::vector<JournalFile> files = files_of(image);
+      if (files.size() != 1) throw StorageError(path, "names not one image");
+      manifest.image = files[0];
     }
+    manifest.logs = files_of(value_of("logs"));
     if (manifest.logs.empty()) throw StorageError(path, "names no log");
     return manifest;
   }
 };
+
+void check_space(const std::string& directory, const Manifest& manifest,
+                 std::optional<Space> space) {
+  if (!space || *space == manifest.space) return;
+  throw StorageError(directory, std::string("its space is ") +
+                                    (manifest.space == Space::plane ? "plane" : "earth") +
+                                    ", and another was asked for");
+}
+
+// Visits what the manifest names, and says how each log ended.
+std::vector<LogSummary> visit(const std::string& directory, const Manifest& manifest,
+                              const Journal::Visitor& visitor) {
+  visitor.begin(manifest.space);
+  if (manifest.image) {
+    visitor.image(image_path(directory, manifest.image->number), manifest.image->n_bytes);
+  }
+  std::vector<LogSummary> summaries;
+  for (std::size_t at = 0; at < manifest.logs.size(); ++at) {
+    const JournalFile& log = manifest.logs[at];
+    const std::string path = log_path(directory, log.number);
+    const LogSummary summary =
+        read_log(path, [&](const LogRecord& record) { visitor.record(record, path); });
+    const std::uint64_t end = summary.end_of_whole_records;
+    if (end > 0 && summary.sequence != log.number) {
+      throw StorageError(
+          path, "is another log: its header has the number " + std::to_string(summary.sequence));
+    }
+    if (end < log.n_bytes) {
+      throw StorageError(path, "is damaged: " + std::to_string(log.n_bytes) +
+                                   " bytes are known to have been there, and only " +
+                                   std::to_string(end) + " are whole");
+    }
+    if (summary.has_torn_tail && at + 1 < manifest.logs.size()) {
+      // The manifest named the next log, and the writer was told that this had failed: it went on
+      // here. Then the next ones are empty, and the tail is cut as that of the last would be.
+      for (std::size_t later = at + 1; later < manifest.logs.size(); ++later) {
+        const std::string later_path = log_path(directory, manifest.logs[later].number);
+        if (read_log(later_path, nullptr).n_records > 0) {
+          throw StorageError(path, "is damaged: its end is missing, and later logs follow it");
+        }
+      }
+    }
+    summaries.push_back(summary);
+  }
+  return summaries;
+}
 
 }  // namespace
 
 Journal::Journal(const std::string& directory, SyncPolicy policy)
     : directory_(directory), policy_(policy), lock_(directory) {}
 
-Journal::Opened Journal::open(
-    const std::string& directory, bool create, SyncPolicy policy, std::optional<Space> space,
-    const std::function<void(Space)>& tell_space,
-    const std::function<void(const LogRecord&, const std::string& path)>& visit) {
+std::unique_ptr<Journal> Journal::open(const std::string& directory, bool create, SyncPolicy policy,
+                                       std::optional<Space> space, const Visitor& visitor) {
   const bool is_new = !exists(manifest_path(directory));
   if (is_new) {
     if (!create) {
@@ -116,66 +182,54 @@ Journal::Opened Journal::open(
   std::unique_ptr<Journal> journal(new Journal(directory, policy));
   if (is_new && !exists(manifest_path(directory))) {
     journal->space_ = space.value_or(Space::plane);
-    tell_space(journal->space_);
+    visitor.begin(journal->space_);
     journal->logs_ = {{1, kLogHeaderSize}};
     journal->writer_ = LogWriter::create(directory, 1);
-    journal->write_manifest(journal->logs_);
+    journal->write_manifest(std::nullopt, journal->logs_);
   } else {
     const Manifest manifest = Manifest::read(manifest_path(directory));
-    if (space && *space != manifest.space) {
-      throw StorageError(directory, std::string("its space is ") +
-                                        (manifest.space == Space::plane ? "plane" : "earth") +
-                                        ", and another was asked for");
-    }
+    check_space(directory, manifest, space);
     journal->space_ = manifest.space;
-    tell_space(manifest.space);
+    journal->image_ = manifest.image;
     journal->logs_ = manifest.logs;
     journal->remove_strays();
-    for (std::size_t at = 0; at < manifest.logs.size(); ++at) {
-      journal->open_log(manifest.logs, at, visit);
+    const std::vector<LogSummary> summaries = visit(directory, manifest, visitor);
+    for (std::size_t at = 0; at < summaries.size(); ++at) {
+      const std::uint64_t end = summaries[at].end_of_whole_records;
+      const bool is_last = at + 1 == summaries.size();
+      if (is_last || summaries[at].has_torn_tail) {
+        journal->writer_ = LogWriter::resume(directory, manifest.logs[at].number, end);
+      }
+      if (!is_last) journal->n_older_bytes_ += end;
     }
   }
   if (policy == SyncPolicy::grouped) {
     journal->syncer_ = std::thread([raw = journal.get()] { raw->run_syncer(); });
   }
-  const Space opened = journal->space_;
-  return {std::move(journal), opened};
+  return journal;
 }
 
-// Replays the log at place `at`, and makes it the one that is written if it is the last.
-void Journal::open_log(
-    const std::vector<JournalLog>& logs, std::size_t at,
-    const std::function<void(const LogRecord&, const std::string& path)>& visit) {
-  const JournalLog& log = logs[at];
-  const std::string path = log_path(directory_, log.number);
-  const bool is_last = at + 1 == logs.size();
-  const LogSummary summary = read_log(path, [&](const LogRecord& record) { visit(record, path); });
-  const std::uint64_t end = summary.end_of_whole_records;
-  if (end > 0 && summary.sequence != log.number) {
-    throw StorageError(
-        path, "is another log: its header has the number " + std::to_string(summary.sequence));
+void Journal::read(const std::string& directory, std::optional<Space> space,
+                   const Visitor& visitor) {
+  constexpr int kMaxTries = 100;
+  if (!exists(manifest_path(directory))) {
+    throw StorageError(directory, "is no matcher: there is no MANIFEST");
   }
-  if (end < log.n_least_bytes) {
-    throw StorageError(path, "is damaged: " + std::to_string(log.n_least_bytes) +
-                                 " bytes are known to have been there, and only " +
-                                 std::to_string(end) + " are whole");
-  }
-  if (is_last) {
-    writer_ = LogWriter::resume(directory_, log.number, end);
-  } else {
-    n_older_bytes_ += end;
-    if (summary.has_torn_tail) {
-      // The manifest named the next log, and the writer was told that this had failed: it went on
-      // here. Then the next ones are empty, and the tail is cut as that of the last would be.
-      for (std::size_t later = at + 1; later < logs.size(); ++later) {
-        if (read_log(log_path(directory_, logs[later].number), nullptr).n_records > 0) {
-          throw StorageError(path, "is damaged: its end is missing, and later logs follow it");
-        }
+  for (int n_tries = 1;; ++n_tries) {
+    const std::string before = read_file(manifest_path(directory));
+    try {
+      const Manifest manifest = Manifest::read(manifest_path(directory));
+      check_space(directory, manifest, space);
+      visit(directory, manifest, visitor);
+      return;
+    } catch (const StorageError& error) {
+      // A writer that finished a checkpoint meanwhile has removed what the old manifest names.
+      if (error.code() != ENOENT || n_tries == kMaxTries ||
+          read_file(manifest_path(directory)) == before) {
+        throw;
       }
-      LogWriter::resume(directory_, log.number, end);
     }
   }
-  if (at == 0) n_checkpoint_bytes_ = end;
 }
 
 Journal::~Journal() {
@@ -249,8 +303,10 @@ void Journal::run_syncer() {
 
 bool Journal::wants_checkpoint() const {
   const std::lock_guard lock(mutex_);
-  return !checkpoint_ && n_older_bytes_ + writer_->end() >
-                             std::max(kMinLogBytes + n_checkpoint_bytes_, 2 * n_checkpoint_bytes_);
+  const std::uint64_t n_image_bytes = image_ ? image_->n_bytes : 0;
+  return !checkpoint_ &&
+         n_older_bytes_ + writer_->end() >
+             n_put_off_bytes_ + std::max(kMinLogBytes, n_image_bytes / kImageBytesPerLogByte);
 }
 
 void Journal::rotate() {
@@ -258,32 +314,32 @@ void Journal::rotate() {
   const std::lock_guard lock(mutex_);
   const std::uint64_t last = logs_.back().number;
   writer_->sync();  // a log before the last has no torn tail
-  std::vector<JournalLog> logs = logs_;
-  logs.back().n_least_bytes = writer_->end();
+  std::vector<JournalFile> logs = logs_;
+  logs.back().n_bytes = writer_->end();
   logs.push_back({last + 2, kLogHeaderSize});
   std::shared_ptr<LogWriter> next = LogWriter::create(directory_, last + 2);
-  write_manifest(logs);
+  write_manifest(image_, logs);
   n_older_bytes_ += writer_->end();
   logs_ = std::move(logs);
   writer_ = std::move(next);
   checkpoint_ = last + 1;
 }
 
-void Journal::write_checkpoint(const WriteRows& write) {
+void Journal::write_checkpoint(const WriteImage& write) {
   check_owner();
-  std::uint64_t number = 0;
+  JournalFile image;
   {
     const std::lock_guard lock(mutex_);
-    number = checkpoint_.value();
+    image.number = checkpoint_.value();
   }
-  std::uint64_t n_bytes = 0;
   try {
     make_directory(aside_path(directory_));
-    const std::unique_ptr<LogWriter> aside = LogWriter::create(aside_path(directory_), number);
-    write(*aside);
-    aside->sync();
-    n_bytes = aside->end();
-    rename_file(log_path(aside_path(directory_), number), log_path(directory_, number));
+    const std::string aside = image_path(aside_path(directory_), image.number);
+    ImageWriter writer(aside);
+    write(writer);
+    writer.finish();
+    image.n_bytes = writer.n_bytes();
+    rename_file(aside, image_path(directory_, image.number));
     sync_directory(directory_);
   } catch (...) {
     const std::lock_guard lock(mutex_);
@@ -292,42 +348,45 @@ void Journal::write_checkpoint(const WriteRows& write) {
   }
   const std::lock_guard lock(mutex_);
   checkpoint_ = std::nullopt;
-  const std::vector<JournalLog> logs = {{number, n_bytes}, logs_.back()};
-  write_manifest(logs);
-  const std::vector<JournalLog> old = std::exchange(logs_, logs);
-  n_older_bytes_ = n_bytes;
-  n_checkpoint_bytes_ = n_bytes;
-  for (const JournalLog& log : old) {
+  const std::vector<JournalFile> logs = {logs_.back()};
+  write_manifest(image, logs);
+  const std::vector<JournalFile> old_logs = std::exchange(logs_, logs);
+  const std::optional<JournalFile> old_image = std::exchange(image_, image);
+  n_older_bytes_ = n_put_off_bytes_ = 0;
+  for (const JournalFile& log : old_logs) {
     if (log.number != logs.back().number) remove_file(log_path(directory_, log.number));
   }
+  if (old_image) remove_file(image_path(directory_, old_image->number));
 }
 
 void Journal::put_off_checkpoint() {
   const std::lock_guard lock(mutex_);
   checkpoint_ = std::nullopt;
-  n_checkpoint_bytes_ = n_older_bytes_ + writer_->end();
+  n_put_off_bytes_ = n_older_bytes_ + writer_->end();
 }
 
-void Journal::write_manifest(const std::vector<JournalLog>& logs) const {
-  write_file_atomically(manifest_path(directory_), Manifest{space_, logs}.text());
+void Journal::write_manifest(const std::optional<JournalFile>& image,
+                             const std::vector<JournalFile>& logs) const {
+  write_file_atomically(manifest_path(directory_), Manifest{space_, image, logs}.text());
 }
 
-// Logs that no manifest names, and what a checkpoint that was cut short has left.
+// Logs and images that no manifest names, and what a checkpoint that was cut short has left.
 void Journal::remove_strays() const {
-  const auto is_named = [&](const std::string& name) {
-    return std::any_of(logs_.begin(), logs_.end(), [&](const JournalLog& log) {
-      return log_path(directory_, log.number) == directory_ + "/" + name;
-    });
-  };
-  // log-<digits>.wal, and nothing that a person may have put there.
-  const auto is_log = [](std::string_view name) {
-    if (!name.starts_with("log-") || !name.ends_with(".wal") || name.size() < 9) return false;
-    return name.substr(4, name.size() - 8).find_first_not_of("0123456789") ==
-           std::string_view::npos;
+  std::vector<std::string> named;
+  for (const JournalFile& log : logs_) named.push_back(log_path(directory_, log.number));
+  if (image_) named.push_back(image_path(directory_, image_->number));
+  // <prefix><digits><suffix>, and nothing that a person may have put there.
+  const auto is_ours = [](std::string_view name, std::string_view prefix, std::string_view suffix) {
+    if (!name.starts_with(prefix) || !name.ends_with(suffix)) return false;
+    if (name.size() <= prefix.size() + suffix.size()) return false;
+    return name.substr(prefix.size(), name.size() - prefix.size() - suffix.size())
+               .find_first_not_of("0123456789") == std::string_view::npos;
   };
   for (const std::string& name : list_directory(directory_)) {
-    if (is_log(name) && !is_named(name)) {
-      remove_file(directory_ + "/" + name);
+    const std::string path = directory_ + "/" + name;
+    if ((is_ours(name, "log-", ".wal") || is_ours(name, "image-", ".tamis")) &&
+        std::find(named.begin(), named.end(), path) == named.end()) {
+      remove_file(path);
     }
   }
   const std::string aside = aside_path(directory_);
@@ -341,12 +400,17 @@ std::size_t Journal::n_logs() const {
   return logs_.size();
 }
 
-std::uint64_t Journal::n_bytes() const {
+std::uint64_t Journal::n_log_bytes() const {
   const std::lock_guard lock(mutex_);
   return n_older_bytes_ + writer_->end();
 }
 
-void Journal::save(const std::string& directory, Space space, const WriteRows& write) {
+std::uint64_t Journal::n_image_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return image_ ? image_->n_bytes : 0;
+}
+
+void Journal::save(const std::string& directory, Space space, const WriteImage& write) {
   if (exists(directory)) {
     throw StorageError(directory, "exists already; save to a new name");
   }
@@ -355,10 +419,13 @@ void Journal::save(const std::string& directory, Space space, const WriteRows& w
     for (const std::string& name : list_directory(aside)) remove_file(aside + "/" + name);
   }
   make_directory(aside);
-  const std::unique_ptr<LogWriter> log = LogWriter::create(aside, 1);
-  write(*log);
-  log->sync();
-  write_file_atomically(manifest_path(aside), Manifest{space, {{1, log->end()}}}.text());
+  ImageWriter image(image_path(aside, 1));
+  write(image);
+  image.finish();
+  LogWriter::create(aside, 2);
+  write_file_atomically(
+      manifest_path(aside),
+      Manifest{space, JournalFile{1, image.n_bytes()}, {{2, kLogHeaderSize}}}.text());
   rename_file(aside, directory);
   sync_directory(parent_directory(directory));
 }

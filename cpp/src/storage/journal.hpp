@@ -1,15 +1,16 @@
-// A durable matcher's directory: which logs there are, and the one that is written now.
+// A durable matcher's directory: its newest image, and the logs of what changed since.
 //
-//     LOCK          held by the one process that writes
-//     MANIFEST      text: format, space, the logs to replay in order with the least length of
-//                   each, a checksum
-//     log-<n>.wal   changes; the last one grows
+//     LOCK             held by the one process that writes
+//     MANIFEST         text: format, space, the image with its length, the logs to replay in order
+//                      with the least length of each, a checksum
+//     image-<n>.tamis  a state of the matcher, mapped
+//     log-<n>.wal      changes; the last one grows
 //
-// A checkpoint is a log that begins anew: it holds what was live when it began, and the logs before
-// it go. It is written aside while changes go to the next log; the manifest names it when it is
-// whole, so at every moment the logs that the manifest names give the state.
+// A checkpoint is a new image. It is written aside while changes go to the next log; the manifest
+// names it when it is whole, so at every moment the image and the logs that the manifest names
+// give the state.
 //
-//     logs 1 2          rotate:  1 2 4        finished:  3 4         (3 is the checkpoint)
+//     image 1, logs 2     rotate:  image 1, logs 2 4     finished:  image 3, logs 4
 #pragma once
 
 #include <condition_variable>
@@ -22,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "storage/image.hpp"
 #include "storage/log.hpp"
 #include "tamis/space.hpp"
 
@@ -31,27 +33,31 @@ namespace tamis {
 // when the system likes. In each case it survives the death of the process.
 enum class SyncPolicy : std::uint8_t { each, grouped, none };
 
-// A log that the manifest names, and how many bytes of it are known to be durable.
-struct JournalLog {
+// A file that the manifest names, and how many bytes of it are known to be durable.
+struct JournalFile {
   std::uint64_t number = 0;
-  std::uint64_t n_least_bytes = 0;
+  std::uint64_t n_bytes = 0;
 };
 
 class Journal {
  public:
-  struct Opened {
-    std::unique_ptr<Journal> journal;
-    Space space;
+  // Hears what is in a directory, in this order. `begin` comes again if it must all be forgotten.
+  struct Visitor {
+    std::function<void(Space)> begin;
+    std::function<void(const std::string& path, std::uint64_t n_bytes)> image;
+    std::function<void(const LogRecord&, const std::string& path)> record;
   };
-  // Opens the directory and visits every change in order. Without `create`, a directory without a
-  // manifest is an error; with it, one is made if there is none (`space` is plane by default). A
-  // `space` other than that of the manifest is an error; `tell_space` hears it before any change.
-  static Opened open(const std::string& directory, bool create, SyncPolicy policy,
-                     std::optional<Space> space, const std::function<void(Space)>& tell_space,
-                     const std::function<void(const LogRecord&, const std::string& path)>& visit);
-  // Writes a directory that holds the rows of `write` and nothing else. It must not exist yet.
-  using WriteRows = std::function<void(LogWriter&)>;
-  static void save(const std::string& directory, Space space, const WriteRows& write);
+  // Opens the directory for writing. Without `create`, a directory without a manifest is an error;
+  // with it, one is made if there is none (`space` is plane by default). A `space` other than that
+  // of the manifest is an error.
+  static std::unique_ptr<Journal> open(const std::string& directory, bool create, SyncPolicy policy,
+                                       std::optional<Space> space, const Visitor& visitor);
+  // Reads the directory, also while another process writes it.
+  static void read(const std::string& directory, std::optional<Space> space,
+                   const Visitor& visitor);
+  // Writes a directory that holds an image and nothing else. It must not exist yet.
+  using WriteImage = std::function<void(ImageWriter&)>;
+  static void save(const std::string& directory, Space space, const WriteImage& write);
 
   ~Journal();
   Journal(const Journal&) = delete;
@@ -67,18 +73,18 @@ class Journal {
   // write_checkpoint() from any thread, of the state at that moment.
   bool wants_checkpoint() const;
   void rotate();
-  void write_checkpoint(const WriteRows& write);
+  void write_checkpoint(const WriteImage& write);
   // After a failure: not again before the logs have grown by as much once more.
   void put_off_checkpoint();
 
   std::size_t n_logs() const;
-  std::uint64_t n_bytes() const;
+  std::uint64_t n_log_bytes() const;
+  std::uint64_t n_image_bytes() const;
 
  private:
   Journal(const std::string& directory, SyncPolicy policy);
-  void open_log(const std::vector<JournalLog>& logs, std::size_t at,
-                const std::function<void(const LogRecord&, const std::string& path)>& visit);
-  void write_manifest(const std::vector<JournalLog>& logs) const;
+  void write_manifest(const std::optional<JournalFile>& image,
+                      const std::vector<JournalFile>& logs) const;
   void remove_strays() const;
   void check_owner() const;
   void run_syncer();
@@ -88,11 +94,12 @@ class Journal {
   DirectoryLock lock_;
   Space space_ = Space::plane;
 
-  mutable std::mutex mutex_;      // of all below
-  std::vector<JournalLog> logs_;  // as in the manifest, the last is writer_'s
+  mutable std::mutex mutex_;  // of all below
+  std::optional<JournalFile> image_;
+  std::vector<JournalFile> logs_;  // as in the manifest, the last is writer_'s
   std::shared_ptr<LogWriter> writer_;
   std::uint64_t n_older_bytes_ = 0;          // of the logs before the last
-  std::uint64_t n_checkpoint_bytes_ = 0;     // of the first log
+  std::uint64_t n_put_off_bytes_ = 0;        // that the logs had when a checkpoint failed
   std::optional<std::uint64_t> checkpoint_;  // the number that is reserved for the one under way
   std::thread syncer_;
   std::condition_variable wake_syncer_;

@@ -1,0 +1,50 @@
+// Named arrays in a file: what an index is saved as and opened from.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "tamis/column.hpp"
+
+namespace tamis {
+
+class SectionWriter {
+ public:
+  virtual ~SectionWriter() = default;
+  virtual void write(const std::string& name, const void* data, std::size_t n_bytes) = 0;
+
+  template <typename T>
+  void write(const std::string& name, std::span<const T> items) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    write(name, static_cast<const void*>(items.data()), items.size_bytes());
+  }
+  template <typename T>
+  void write(const std::string& name, const Column<T>& items) {
+    write(name, items.span());
+  }
+};
+
+class SectionReader {
+ public:
+  virtual ~SectionReader() = default;
+  // The section's bytes, at a multiple of 64; an error if there is none of that name or its size is
+  // no multiple of `item_size`.
+  virtual std::span<const std::byte> read(const std::string& name, std::size_t item_size) const = 0;
+  virtual std::shared_ptr<const void> owner() const = 0;  // keeps the bytes where they are
+
+  template <typename T>
+  std::span<const T> span(const std::string& name) const {
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 64);
+    const std::span<const std::byte> bytes = read(name, sizeof(T));
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+  template <typename T>
+  Column<T> column(const std::string& name) const {
+    return Column<T>::borrow(span<T>(name), owner());
+  }
+};
+
+}  // namespace tamis

@@ -1,0 +1,232 @@
+// Changes of a matcher: read aside, checked, logged, then taken, all or none.
+#include <cmath>
+#include <deque>
+
+#include "common/thread_pool.hpp"
+#include "state.hpp"
+#include "tamis/ast.hpp"
+#include "tamis/move_area.hpp"
+#include "tamis/normal_form.hpp"
+
+namespace tamis {
+namespace {
+
+// A delta grows by this factor, each time it is full, up to the most.
+constexpr std::size_t kDeltaGrowth = 4;
+constexpr std::size_t kMaxDeltaFilters = 4096;
+constexpr std::size_t kRowsPerTask = 2048;  // of a batch of subscriptions read on several threads
+constexpr std::size_t kMaxSlots = std::size_t{1} << 31;
+
+void check_areas(const Ast& ast, Space space) {
+  for (const Node& node : ast.nodes) {
+    if (node.kind == NodeKind::near && !is_place(space, node.x, node.y)) {
+      throw LanguageError(
+          "on earth, the x of NEAR is a longitude from -180 to 360 and the y a latitude from -90 "
+          "to 90",
+          node.offset);
+    }
+  }
+}
+
+Staged read_rows(std::span<const NewSubscription> rows, std::size_t begin, std::size_t end,
+                 Space space) {
+  Staged staged(space);
+  staged.first_row = begin;
+  Ast ast;
+  for (std::size_t row = begin; row < end && staged.errors.size() < Matcher::kMaxRowErrors; ++row) {
+    const std::size_t n_before = staged.table->size();
+    try {
+      parse(rows[row].predicate, ast);
+      check_areas(ast, space);
+      if (staged.errors.empty()) staged.table->append(to_normal_form(ast), staged.names);
+    } catch (const LanguageError& error) {
+      staged.errors.push_back({row, error.what(), error.offset()});
+    }
+    staged.n_filters.push_back(static_cast<std::uint32_t>(staged.table->size() - n_before));
+  }
+  return staged;
+}
+
+}  // namespace
+
+std::vector<RowError> Matcher::State::subscribe(std::span<const NewSubscription> rows) {
+  const std::size_t n_tasks = (rows.size() + kRowsPerTask - 1) / kRowsPerTask;
+  std::vector<Staged> staged(n_tasks, Staged(space_));
+  parallel_for(n_tasks, options.n_threads, [&](std::size_t task) {
+    const std::size_t begin = task * kRowsPerTask;
+    staged[task] = read_rows(rows, begin, std::min(begin + kRowsPerTask, rows.size()), space_);
+  });
+  std::vector<RowError> errors;
+  for (Staged& each : staged) {
+    for (RowError& error : each.errors) {
+      if (errors.size() < kMaxRowErrors) errors.push_back(std::move(error));
+    }
+  }
+  if (!errors.empty()) return errors;
+  const std::string payload = is_durable() ? encode_rows(rows) : std::string();
+
+  const std::lock_guard lock(writer_);
+  IdType type = id_type_;
+  errors = check_ids(rows, type);
+  if (!errors.empty() || rows.empty()) return errors;
+  log(payload);
+  id_type_ = type;
+  take(rows, staged);
+  return {};
+}
+
+std::vector<RowError> Matcher::State::check_ids(std::span<const NewSubscription> rows,
+                                                IdType& type) const {
+  std::vector<RowError> errors;
+  for (std::size_t row = 0; row < rows.size() && errors.size() < kMaxRowErrors; ++row) {
+    if (type == IdType::none) type = rows[row].id.type;
+    const auto check = [&](const IdView& id, const char* what) {
+      if (id.type == type) return;
+      const char* wanted = type == IdType::integer ? "an integer" : "a string";
+      errors.push_back({row,
+                        std::string(what) + " must be " + wanted +
+                            ", as the ids of this matcher are, not " + to_text(id),
+                        std::nullopt});
+    };
+    check(rows[row].id, "id");
+    if (rows[row].subscriber) check(*rows[row].subscriber, "subscriber");
+  }
+  if (errors.empty() && store_->n_slots() + rows.size() > kMaxSlots) {
+    errors.push_back({0, "a matcher must not hold more than 2^31 subscriptions", std::nullopt});
+  }
+  return errors;
+}
+
+// Everything is checked: from here on only memory can fail.
+void Matcher::State::take(std::span<const NewSubscription> rows, std::vector<Staged>& staged) {
+  store_->free_retired();
+  for (Staged& each : staged) append(rows, each);
+  publish();
+}
+
+void Matcher::State::append(std::span<const NewSubscription> rows, Staged& staged) {
+  const std::shared_ptr<const Names> names = staged.names.names();
+  std::vector<AttributeId> attribute_of(names->size());
+  for (AttributeId id = 0; id < attribute_of.size(); ++id) {
+    attribute_of[id] = catalogue_.intern(names->name(id));
+  }
+  SegmentFilters own(space_);  // of a batch that is too large for a delta
+  SegmentFilters* target = nullptr;
+  // A new delta where the old one is full; but not for one predicate that is too large for any.
+  const bool is_full = delta_ == nullptr || (!delta_->has_room_for(*staged.table) &&
+                                             4 * delta_->filters().size() > delta_->n_most());
+  if (is_full && staged.table->size() <= kMaxDeltaFilters / 2) {
+    seal_delta();
+    delta_ = std::make_shared<Delta>(space_, next_delta_filters_);
+    next_delta_filters_ = std::min(next_delta_filters_ * kDeltaGrowth, kMaxDeltaFilters);
+  }
+  if (delta_ != nullptr && delta_->has_room_for(*staged.table)) {
+    target = &delta_->filters();
+    target->table->append(*staged.table, 0, static_cast<FilterIdx>(staged.table->size()),
+                          attribute_of);
+  } else {
+    target = &own;
+    staged.table->translate(attribute_of);
+    own.table = staged.table;
+  }
+  for (std::size_t at = 0; at < staged.n_filters.size(); ++at) {
+    const NewSubscription& row = rows[staged.first_row + at];
+    if (const std::uint32_t old = store_->find(row.id); old != Store::kNone) kill(old);
+    const std::uint32_t slot = store_->add(row.id, row.predicate, row.subscriber.value_or(row.id),
+                                           staged.n_filters[at] > 0, version_ + 1);
+    target->add(staged.n_filters[at], slot, store_->subscriber_of(slot));
+  }
+  if (own.size() > 0) {
+    segments_.push_back(Segment::unindexed(std::move(own), naive_));
+  }
+}
+
+void Matcher::State::unsubscribe(std::span<const IdView> ids) {
+  const std::lock_guard lock(writer_);
+  for (const IdView& id : ids) {
+    if (store_->find(id) == Store::kNone) {
+      throw UnknownIdError("no subscription has the id " + to_text(id));
+    }
+  }
+  if (ids.empty()) return;
+  log(is_durable() ? encode_unsubscribe(ids) : std::string());
+  store_->free_retired();
+  for (const IdView& id : ids) {
+    if (const std::uint32_t slot = store_->find(id); slot != Store::kNone) kill(slot);
+  }
+  publish();
+}
+
+std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
+  std::vector<RowError> errors;
+  const std::lock_guard lock(writer_);
+  // A move is a new predicate under the same id and subscriber.
+  std::vector<std::string> texts(rows.size());
+  std::vector<NewSubscription> moved(rows.size());
+  for (std::size_t row = 0; row < rows.size() && errors.size() < kMaxRowErrors; ++row) {
+    const std::uint32_t slot = store_->find(rows[row].id);
+    try {
+      if (slot == Store::kNone) {
+        throw UnknownIdError("no subscription has the id " + to_text(rows[row].id));
+      }
+      if (!std::isfinite(rows[row].x) || !std::isfinite(rows[row].y)) {
+        throw ArgumentError("a centre must be two finite numbers");
+      }
+      if (!is_place(space_, rows[row].x, rows[row].y)) {
+        throw ArgumentError(
+            "on earth, a centre is a longitude from -180 to 360 and a latitude from -90 to 90");
+      }
+      texts[row] = move_area(store_->predicate(slot), rows[row].area, rows[row].x, rows[row].y);
+    } catch (const Error& error) {
+      errors.push_back({row, error.what(), std::nullopt});
+      continue;
+    }
+    moved[row] = {store_->id(slot), texts[row], store_->subscriber_id(store_->subscriber_of(slot))};
+  }
+  if (!errors.empty() || rows.empty()) return errors;
+  // The ids are views into slots that die on the way: a copy outlives them.
+  std::deque<std::string> kept;
+  for (NewSubscription& row : moved) {
+    row.id.string = kept.emplace_back(row.id.string);
+    row.subscriber->string = kept.emplace_back(row.subscriber->string);
+  }
+  std::vector<Staged> staged;
+  staged.push_back(read_rows(moved, 0, moved.size(), space_));
+  if (!staged[0].errors.empty()) return staged[0].errors;
+  log(is_durable() ? encode_rows(moved) : std::string());
+  take(moved, staged);
+  return {};
+}
+
+void Matcher::State::seal_delta() {
+  if (delta_ != nullptr && delta_->filters().size() > 0) {
+    const SegmentFilters& filters = delta_->filters();
+    SegmentFilters sealed(space_);
+    // Matches may still read the delta, and it stays as it is: nothing is appended any more.
+    sealed.table = filters.table;
+    sealed.slot_of = Column<std::uint32_t>::borrow(filters.slot_of.span(), delta_);
+    sealed.subscriber_of = Column<std::uint32_t>::borrow(filters.subscriber_of.span(), delta_);
+    segments_.push_back(Segment::unindexed(std::move(sealed), naive_));
+  }
+  delta_ = nullptr;
+}
+
+void Matcher::State::publish() {
+  store_->retire({});
+  auto next = std::make_shared<Snapshot>();
+  next->segments = segments_;
+  next->delta = delta_;
+  next->n_delta_filters = delta_ == nullptr ? 0 : delta_->filters().size();
+  next->store = store_;
+  next->names = catalogue_.names();
+  next->epoch = store_->hold_epoch();
+  next->version = ++version_;
+  next->id_type = id_type_;
+  next->n_slots = store_->n_slots();
+  next->n_subscribers = store_->n_subscriber_numbers();
+  next->has_dead = store_->n_dead() > 0;
+  published_.write(std::move(next));
+  if (has_merge_to_do() || wants_checkpoint()) wake_merger();
+}
+
+}  // namespace tamis

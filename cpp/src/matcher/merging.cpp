@@ -1,0 +1,147 @@
+// Merging in the background: what is not indexed, and segments of similar size, become one.
+#include <malloc.h>
+
+#include <algorithm>
+
+#include "state.hpp"
+
+namespace tamis {
+namespace {
+
+// An indexed segment is merged with what is new if it is at most so many times larger.
+constexpr std::size_t kSizeRatio = 4;
+constexpr std::size_t kLargeMerge = 100'000;  // filters from which memory is given back at once
+
+}  // namespace
+
+void Matcher::State::wake_merger() {
+  if (is_closing_) return;
+  if (!merger_.joinable()) merger_ = std::thread([this] { run_merger(); });
+  wake_merger_.notify_one();
+}
+
+// Everything that is not indexed, and indexed segments from the smallest up, while they are not
+// much larger than what is taken already or there would be too many.
+std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const {
+  if (has_many_dead()) return segments_;
+  std::vector<std::shared_ptr<const Segment>> chosen, indexed;
+  std::size_t n_chosen = 0;
+  for (const auto& segment : segments_) {
+    if (segment->is_indexed()) {
+      indexed.push_back(segment);
+    } else {
+      chosen.push_back(segment);
+      n_chosen += segment->size();
+    }
+  }
+  std::sort(indexed.begin(), indexed.end(),
+            [](const auto& a, const auto& b) { return a->size() < b->size(); });
+  for (std::size_t at = 0; at < indexed.size(); ++at) {
+    const std::size_t n_left = indexed.size() - at;
+    if (indexed[at]->size() > kSizeRatio * n_chosen && n_left < kMaxSegments) break;
+    chosen.push_back(indexed[at]);
+    n_chosen += indexed[at]->size();
+  }
+  return chosen;
+}
+
+Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<const Segment>> inputs,
+                                             std::uint64_t version) const {
+  Merged merged;
+  SegmentFilters all(space_);
+  for (const auto& segment : inputs) {
+    merged.n_inputs += segment->size();
+    for (const Group& group : segment->groups()) {
+      group.check();
+      all.reserve_more(group.filters());
+    }
+  }
+  for (const auto& segment : inputs) {
+    for (const Group& group : segment->groups()) {
+      const SegmentFilters& filters = group.filters();
+      const auto is_dead = [&](std::size_t filter) {
+        const std::uint32_t slot = filters.slot_of[filter];
+        return is_dead_at(store_->died_at[slot].load(std::memory_order_relaxed), version);
+      };
+      for (std::size_t begin = 0, end = 0; begin < filters.size(); begin = end) {
+        if (is_dead(begin)) {
+          end = filters.end_of_slot(begin);
+          merged.dropped.push_back(filters.slot_of[begin]);
+        } else {
+          while (end < filters.size() && !is_dead(end)) ++end;
+          all.append(filters, begin, end);
+        }
+      }
+    }
+  }
+  if (all.size() > 0) merged.segment = Segment::build(std::move(all), choice_, naive_);
+  return merged;
+}
+
+void Matcher::State::run_merger() {
+  std::unique_lock lock(writer_);
+  for (;;) {
+    wake_merger_.wait(lock, [this] {
+      return is_closing_ || (has_merge_to_do() && !merge_error_) || wants_checkpoint();
+    });
+    if (is_closing_) return;
+    // What is merged is written with its index: a merge comes first.
+    if (!has_merge_to_do() || merge_error_) {
+      run_checkpoint(lock);
+      continue;
+    }
+    is_merging_ = true;
+    if (has_many_dead()) seal_delta();
+    std::vector<std::shared_ptr<const Segment>> inputs = choose_merge();
+    const std::uint64_t version = version_;
+    lock.unlock();
+    Merged merged;
+    std::exception_ptr error;
+    try {
+      merged = merge(inputs, version);
+    } catch (...) {
+      error = std::current_exception();  // the inputs are still there; flush() tells
+    }
+    lock.lock();
+    if (error) {
+      merge_error_ = error;
+    } else {
+      std::erase_if(segments_, [&](const auto& segment) {
+        return std::find(inputs.begin(), inputs.end(), segment) != inputs.end();
+      });
+      if (merged.segment) segments_.insert(segments_.begin(), std::move(merged.segment));
+      ++n_merges_;
+      store_->retire(std::move(merged.dropped));
+      publish();
+      store_->free_retired();
+    }
+    inputs.clear();
+    const bool is_large = merged.n_inputs > kLargeMerge;
+    merged = Merged();
+    if (is_large) {
+      lock.unlock();
+      malloc_trim(0);  // or the pages of what was merged would stay with the process
+      lock.lock();
+    }
+    is_merging_ = false;
+    merger_is_idle_.notify_all();
+    // Under changes that never end there is always something to merge.
+    if (wants_checkpoint()) run_checkpoint(lock);
+  }
+}
+
+void Matcher::State::flush() {
+  std::unique_lock lock(writer_);
+  wait_until_merged(lock);
+  if (merge_error_) std::rethrow_exception(std::exchange(merge_error_, nullptr));
+}
+
+void Matcher::State::wait_until_merged(std::unique_lock<std::mutex>& lock) {
+  merge_error_ = nullptr;
+  seal_delta();
+  publish();
+  merger_is_idle_.wait(lock,
+                       [this] { return merge_error_ || (!has_merge_to_do() && !is_merging_); });
+}
+
+}  // namespace tamis

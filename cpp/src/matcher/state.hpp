@@ -1,0 +1,224 @@
+// The inside of a matcher. Its functions are in changes.cpp, merging.cpp and durability.cpp.
+#pragma once
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <exception>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "published.hpp"
+#include "segment.hpp"
+#include "snapshot.hpp"
+#include "storage/journal.hpp"
+#include "store.hpp"
+#include "tamis/error.hpp"
+#include "tamis/matcher.hpp"
+
+namespace tamis {
+
+// Fewer dead slots are not worth a merge of everything.
+inline constexpr std::size_t kMinDead = 4096;
+// A delta begins so small.
+inline constexpr std::size_t kFirstDeltaFilters = 64;
+
+// Subscriptions read aside, with names of their own: a bad row leaves no trace.
+struct Staged {
+  explicit Staged(Space space) : table(std::make_shared<FilterTable>(space)) {}
+  std::size_t first_row = 0;
+  std::shared_ptr<FilterTable> table;
+  Catalogue names;
+  std::vector<std::uint32_t> n_filters;  // of each row
+  std::vector<RowError> errors;
+};
+
+class Matcher::State {
+ public:
+  explicit State(const MatcherOptions& given)
+      : options(given),
+        choice_{&find_engine(given.engine == "auto" ? "naive" : given.engine), {}},
+        naive_{&find_engine("naive"), {}} {
+    choice_.parameters = complete_parameters(*choice_.engine, given.parameters);
+    if (options.n_threads == 0) throw ArgumentError("threads must be at least 1, not 0");
+    space_ = options.space.value_or(Space::plane);
+    {
+      const std::lock_guard lock(writer_);
+      publish();
+    }
+    if (options.storage) {
+      try {
+        open_journal();
+      } catch (...) {
+        stop_merger();
+        throw;
+      }
+    }
+    all_states().add(this);
+  }
+
+  ~State() {
+    all_states().remove(this);
+    stop_merger();
+  }
+
+  std::vector<RowError> subscribe(std::span<const NewSubscription> rows);
+  void unsubscribe(std::span<const IdView> ids);
+  std::vector<RowError> move(std::span<const Move> rows);
+  void flush();
+  void save(const std::string& directory);
+  void checkpoint();
+  void close();
+  Space space() const { return space_; }
+  MatcherStats stats() const;
+
+  std::shared_ptr<const Snapshot> snapshot() const { return published_.read(); }
+  // Reads the store under the writer's lock.
+  template <typename Read>
+  auto read(Read read_store) const {
+    const std::lock_guard lock(writer_);
+    return read_store(*store_, id_type_);
+  }
+
+  MatcherOptions options;
+  Spares<Workspace> workspaces;
+
+ private:
+  // Every live matcher, so that fork finds none of them in the middle of something.
+  class AllStates {
+   public:
+    AllStates() {
+      pthread_atfork([] { all_states().lock_all(); }, [] { all_states().unlock_all(false); },
+                     [] { all_states().unlock_all(true); });
+    }
+    void add(State* state) {
+      const std::lock_guard lock(mutex_);
+      states_.push_back(state);
+    }
+    void remove(State* state) {
+      const std::lock_guard lock(mutex_);
+      states_.remove(state);
+    }
+
+   private:
+    void lock_all() {
+      mutex_.lock();
+      for (State* state : states_) state->lock_for_fork();
+    }
+    void unlock_all(bool is_child) {
+      for (State* state : states_) state->unlock_after_fork(is_child);
+      mutex_.unlock();
+    }
+    std::mutex mutex_;
+    std::list<State*> states_;
+  };
+  static AllStates& all_states() {
+    static auto* const all = new AllStates;  // never destroyed: fork handlers stay
+    return *all;
+  }
+
+  void stop_merger() {
+    {
+      const std::lock_guard lock(writer_);
+      is_closing_ = true;
+    }
+    wake_merger_.notify_all();
+    if (merger_.joinable()) merger_.join();
+  }
+
+  void lock_for_fork() { writer_.lock(); }
+  void unlock_after_fork(bool is_child) {
+    if (is_child) {
+      // The merging thread is not here. What it had taken is still in the segments.
+      new (&merger_) std::thread();
+      new (&wake_merger_) std::condition_variable();
+      new (&merger_is_idle_) std::condition_variable();
+      is_merging_ = is_checkpointing_ = false;
+      published_.forget_readers();
+      // The directory is the parent's. Its journal has a thread that is not here: never touch it.
+      if (journal_ && journal_.release() != nullptr) closed_because_ = kForked;
+    }
+    writer_.unlock();
+  }
+
+  // --- all of these under writer_ ---
+  std::vector<RowError> check_ids(std::span<const NewSubscription> rows, IdType& type) const;
+  void take(std::span<const NewSubscription> rows, std::vector<Staged>& staged);
+  void append(std::span<const NewSubscription> rows, Staged& staged);
+  void kill(std::uint32_t slot) { store_->kill(slot, version_ + 1); }
+  void seal_delta();
+  void publish();
+  bool has_merge_to_do() const {
+    return std::any_of(segments_.begin(), segments_.end(),
+                       [](const auto& segment) { return !segment->is_indexed(); }) ||
+           segments_.size() > kMaxSegments || has_many_dead();
+  }
+  static constexpr const char* kClosed = "the matcher is closed";
+  static constexpr const char* kReadOnly =
+      "the matcher was opened with read_only=True: it cannot be changed";
+  static constexpr const char* kForked =
+      "a durable matcher belongs to the process that opened it: change it there, or save a "
+      "snapshot for this one to open";
+  // Writes a change to the log, before it happens.
+  static std::string encode_rows(std::span<const NewSubscription> rows);
+  bool is_durable() const { return options.storage.has_value(); }
+  void log(std::string_view payload) {
+    if (closed_because_ != nullptr) throw ArgumentError(closed_because_);
+    if (journal_) journal_->append(payload);
+  }
+  bool wants_checkpoint() const {
+    return journal_ && (is_checkpoint_asked_ || journal_->wants_checkpoint());
+  }
+  void open_journal();
+  void begin_anew(Space space);
+  void adopt(const std::shared_ptr<const Image>& image);
+  void replay(const LogRecord& record, const std::string& path);
+  void run_checkpoint(std::unique_lock<std::mutex>& lock);
+  bool has_many_dead() const {
+    return store_->n_dead_unmerged() > std::max(kMinDead, store_->n_live());
+  }
+  void wake_merger();
+  std::vector<std::shared_ptr<const Segment>> choose_merge() const;
+
+  void run_merger();
+  void wait_until_merged(std::unique_lock<std::mutex>& lock);
+  struct Merged {
+    std::shared_ptr<const Segment> segment;  // null: nothing is left
+    std::vector<std::uint32_t> dropped;      // slots
+    std::size_t n_inputs = 0;                // filters
+  };
+  Merged merge(std::span<const std::shared_ptr<const Segment>> inputs, std::uint64_t version) const;
+
+  EngineChoice choice_;
+  const EngineChoice naive_;
+  Space space_ = Space::plane;
+
+  mutable std::mutex writer_;
+  std::shared_ptr<Store> store_ = std::make_shared<Store>();
+  Catalogue catalogue_;
+  std::vector<std::shared_ptr<const Segment>> segments_;
+  std::shared_ptr<Delta> delta_;
+  std::size_t next_delta_filters_ = kFirstDeltaFilters;
+  IdType id_type_ = IdType::none;
+  std::uint64_t version_ = 0;  // of the newest snapshot
+
+  std::thread merger_;
+  std::condition_variable wake_merger_, merger_is_idle_;
+  bool is_merging_ = false, is_closing_ = false;
+  std::size_t n_merges_ = 0;
+  std::exception_ptr merge_error_;
+
+  std::unique_ptr<Journal> journal_;  // null: in memory alone, or closed
+  const char* closed_because_ = nullptr;
+  bool is_checkpointing_ = false, is_checkpoint_asked_ = false;
+  std::size_t n_checkpoints_ = 0;  // that ended, well or not
+  std::string checkpoint_error_;
+
+  Published<Snapshot> published_;
+};
+
+}  // namespace tamis
