@@ -207,42 +207,53 @@ std::uint32_t Ranks::string_rank(const Attribute& of, std::string_view text, boo
   return is_after ? strings_.words[point + 1] >> kCountShift : n_before + (word & kHasBefore);
 }
 
-void Ranks::add_direct(Attribute& of, const std::vector<Cut>& cuts, double low,
-                       std::uint32_t n_integers) {
+// Of whole numbers that lie close, without sorting. False: they are not, or do not.
+bool Ranks::add_direct(Attribute& of, const std::vector<Cut>& cuts) {
+  double low = cuts.front().nearest, high = low;
+  for (const Cut& cut : cuts) {
+    const double value = cut.nearest;
+    if (!(std::fabs(value) < kMaxDirect) || value != std::floor(value) || is_odd(cut.fine)) {
+      return false;
+    }
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  const auto is_close = [&](std::size_t n_points) {
+    return high - low < std::min(kDirectSpread * static_cast<double>(n_points), 0x1p31);
+  };
+  if (!is_close(cuts.size())) return false;
+  const std::size_t n_integers = static_cast<std::size_t>(high - low) + 1;
+  std::vector<std::uint8_t> cuts_at(n_integers);  // bit 0: just before the integer, bit 1: after
+  for (const Cut& cut : cuts) {
+    cuts_at[static_cast<std::size_t>(cut.nearest - low)] |=
+        static_cast<std::uint8_t>(1 << cut.fine);
+  }
+  if (!is_close(n_integers - static_cast<std::size_t>(
+                                 std::count(cuts_at.begin(), cuts_at.end(), std::uint8_t{0})))) {
+    return false;
+  }
   of.direct_at = direct_.size();
   of.direct_low = low;
-  of.n_direct = n_integers + 1;
+  of.n_direct = static_cast<std::uint32_t>(n_integers) + 1;
   direct_.resize(direct_.size() + of.n_direct);
   std::uint32_t* words = direct_.data() + of.direct_at;
-  std::uint32_t n_cuts = 0;
-  for (std::uint32_t each = 0; each < n_integers; ++each) {
-    words[each] = n_cuts << kCountShift;
-    while (n_cuts < cuts.size() && cuts[n_cuts].nearest == low + each) {
-      if (cuts[n_cuts].fine == 0) words[each] |= kHasBefore;
-      ++n_cuts;
-    }
+  std::size_t n_cuts = 0;
+  for (std::size_t each = 0; each < n_integers; ++each) {
+    words[each] = static_cast<std::uint32_t>(n_cuts) << kCountShift | (cuts_at[each] & kHasBefore);
+    n_cuts += (cuts_at[each] & 1) + (cuts_at[each] >> 1);
   }
-  words[n_integers] = n_cuts << kCountShift;
+  check_count(n_cuts);
+  words[n_integers] = static_cast<std::uint32_t>(n_cuts) << kCountShift;
+  of.n_number_cuts = static_cast<std::uint32_t>(n_cuts);
+  return true;
 }
 
 void Ranks::add_numbers(Attribute& of, std::vector<Cut>& cuts) {
+  if (cuts.empty() || add_direct(of, cuts)) return;
   std::sort(cuts.begin(), cuts.end());
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   check_count(cuts.size());
   of.n_number_cuts = size_of(cuts);
-  if (cuts.empty()) return;
-  bool are_whole = true;
-  std::size_t n_points = 0;
-  for (std::size_t cut = 0; cut < cuts.size(); ++cut) {
-    const double value = cuts[cut].nearest;
-    n_points += cut == 0 || value != cuts[cut - 1].nearest;
-    are_whole &= std::fabs(value) < kMaxDirect && value == std::floor(value);
-  }
-  const double spread = cuts.back().nearest - cuts.front().nearest;
-  if (are_whole && spread < std::min(kDirectSpread * static_cast<double>(n_points), 0x1p31)) {
-    add_direct(of, cuts, cuts.front().nearest, static_cast<std::uint32_t>(spread) + 1);
-    return;
-  }
   const std::uint32_t begin = size_of(numbers_.keys);
   for (std::size_t first = 0; first < cuts.size();) {
     std::uint32_t word = static_cast<std::uint32_t>(first) << kCountShift;

@@ -143,8 +143,7 @@ class Ranks {
     return {bytes_.data() + texts_[point].at, texts_[point].length};
   }
   void add_numbers(Attribute& of, std::vector<Cut>& cuts);
-  void add_direct(Attribute& of, const std::vector<Cut>& cuts, double low,
-                  std::uint32_t n_integers);
+  bool add_direct(Attribute& of, const std::vector<Cut>& cuts);
   void add_strings(Attribute& of, std::vector<StringCutView>& cuts);
 
   const FilterTable* table_;
