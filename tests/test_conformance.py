@@ -250,6 +250,44 @@ def test_threads_change_nothing(engine: str) -> None:
         check_group(ids, group, ENGINES[engine])
 
 
+APPROXIMATE = [
+    (engine.name, parameter.preset)
+    for engine in tamis.engines()
+    for parameter in engine.parameters
+    if not engine.exact and parameter.name == "rate"
+]
+
+
+@pytest.mark.parametrize(("engine", "rate"), APPROXIMATE)
+@pytest.mark.parametrize(
+    ("key", "is_approximate"),
+    [
+        ("hem-default", False),
+        ("hem-zipf-3-d-50-psi-s-5-w-0.5", True),
+        ("hem-w-0.9-psi-s-5", True),
+    ],
+)
+def test_approximate_engines_keep_their_rate_on_uniform_values(
+    engine: str, rate: float, key: str, is_approximate: bool
+) -> None:
+    """Of what is reported, a share below the rate is false, and nothing is missed."""
+    workload = workloads.get(key, seed=5, n_subscriptions=5000)
+    events = workload.events(200).read_all()
+    answers = []
+    for name in ("naive", engine):
+        matcher = tamis.Matcher(engine=name, threads=1)
+        matcher.subscribe_many(workload.subscriptions())
+        matcher.flush()
+        answers.append(list(matcher.match_many(events)))
+    n_reported = n_false = 0
+    for right, found in zip(*answers, strict=True):
+        assert set(right) <= set(found)
+        n_reported += len(found)
+        n_false += len(found) - len(right)
+    assert n_false < rate * n_reported or n_false == 0
+    assert is_approximate == (n_false > 0)
+
+
 # ── each kind of constraint by itself ───────────────────────────────────────────────
 
 NUMBERS: list[Any] = [0, 1, -1, 2.5, 2**53, 2**53 + 1, float(2**53), 2**63 - 1, 2**64 - 1, -(2**63)]

@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engines/ada_rein.hpp"
+#include "engines/hem.hpp"
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
+#include "engines/rein.hpp"
 #include "tamis/engine.hpp"
 #include "tamis/error.hpp"
 
@@ -21,6 +24,30 @@ const Engine kEngines[] = {
      .parameters = kOcmParameters,
      .unavailable = always_available,
      .build = build_ocm},
+    {.name = "hem",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "HEM: what an event rules out, marked by ORing bitsets of groups of cells",
+     .features = kEverything,
+     .parameters = kHemParameters,
+     .unavailable = always_available,
+     .build = build_hem},
+    {.name = "rein",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "REIN: what an event rules out, marked cell by cell",
+     .features = kEverything,
+     .parameters = kReinParameters,
+     .unavailable = always_available,
+     .build = build_rein},
+    {.name = "ada-rein",
+     .device = "cpu",
+     .is_exact = false,
+     .description = "Ada-REIN: REIN without the attributes whose absence costs few false positives",
+     .features = kEverything,
+     .parameters = kAdaReinParameters,
+     .unavailable = always_available,
+     .build = build_ada_rein},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,

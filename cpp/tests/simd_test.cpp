@@ -145,5 +145,34 @@ TEST(utf8_is_valid_as_unicode_has_it) {
   }
 }
 
+TEST(simd_or_words_and_mark_bits_do_as_plain_loops_do) {
+  struct alignas(64) Line {
+    std::uint64_t words[8];
+  };
+  for_each_level([](const SimdKernels& kernels) {
+    std::mt19937_64 random(9);
+    for (const std::size_t n_lines : {1, 2, 5, 128}) {
+      for (std::size_t n_sources = 0; n_sources <= 9; ++n_sources) {
+        std::vector<std::vector<Line>> sources(n_sources, std::vector<Line>(n_lines));
+        std::vector<const std::uint64_t*> pointers;
+        std::vector<std::uint64_t> expected(8 * n_lines);
+        for (std::vector<Line>& source : sources) {
+          pointers.push_back(source[0].words);
+          for (std::size_t at = 0; at < 8 * n_lines; ++at) {
+            expected[at] |= source[at / 8].words[at % 8] = random() & random() & random();
+          }
+        }
+        std::vector<Line> out(n_lines, Line{{~std::uint64_t{0}}});
+        kernels.or_words(out[0].words, pointers.data(), n_sources, 8 * n_lines);
+        std::vector<std::uint16_t> ids(n_sources);
+        for (std::uint16_t& id : ids) id = static_cast<std::uint16_t>(random() % (512 * n_lines));
+        kernels.mark_bits(out[0].words, ids.data(), ids.size());
+        for (const std::uint16_t id : ids) expected[id / 64] |= std::uint64_t{1} << (id % 64);
+        CHECK(std::memcmp(out.data(), expected.data(), 64 * n_lines) == 0);
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tamis

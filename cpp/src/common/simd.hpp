@@ -28,6 +28,12 @@ struct SimdKernels {
   // as many, and not one more is written.
   std::size_t (*bits_to_indices)(const std::uint64_t* words, std::size_t n_words,
                                  std::uint32_t* out);
+  // out = sources[0] | sources[1] | …; zeros without sources. All have `n_words`, a multiple of 8,
+  // and begin at multiples of 64 bytes; `out` is none of the sources.
+  void (*or_words)(std::uint64_t* out, const std::uint64_t* const* sources, std::size_t n_sources,
+                   std::size_t n_words);
+  // Sets the bits `ids` of `words`.
+  void (*mark_bits)(std::uint64_t* words, const std::uint16_t* ids, std::size_t n_ids);
 };
 
 extern const SimdKernels kSimdV2;

@@ -76,9 +76,42 @@ std::size_t bits_to_indices(const std::uint64_t* words, std::size_t n_words, std
   return static_cast<std::size_t>(next - out);
 }
 
+// Four sources a pass: `out` stays in the first-level cache, and the sources come one stream each.
+void or_words(std::uint64_t* out, const std::uint64_t* const* sources, std::size_t n_sources,
+              std::size_t n_words) {
+  if (n_sources == 0) {
+    for (std::size_t at = 0; at < n_words; ++at) out[at] = 0;
+  }
+  for (std::size_t first = 0; first < n_sources; first += 4) {
+    const std::size_t left = n_sources - first;
+    const std::uint64_t* a = sources[first];
+    const std::uint64_t* b = left > 1 ? sources[first + 1] : a;
+    const std::uint64_t* c = left > 2 ? sources[first + 2] : a;
+    const std::uint64_t* d = left > 3 ? sources[first + 3] : a;
+    const bool is_first = first == 0;
+    for (std::size_t at = 0; at < n_words; at += 4) {
+      __m256i bits = _mm256_or_si256(
+          _mm256_or_si256(_mm256_load_si256(reinterpret_cast<const __m256i*>(a + at)),
+                          _mm256_load_si256(reinterpret_cast<const __m256i*>(b + at))),
+          _mm256_or_si256(_mm256_load_si256(reinterpret_cast<const __m256i*>(c + at)),
+                          _mm256_load_si256(reinterpret_cast<const __m256i*>(d + at))));
+      if (!is_first)
+        bits = _mm256_or_si256(bits, _mm256_load_si256(reinterpret_cast<__m256i*>(out + at)));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(out + at), bits);
+    }
+  }
+}
+
+void mark_bits(std::uint64_t* words, const std::uint16_t* ids, std::size_t n_ids) {
+  for (std::size_t at = 0; at < n_ids; ++at) {
+    words[ids[at] >> 6] |= std::uint64_t{1} << (ids[at] & 63);
+  }
+}
+
 }  // namespace
 
-extern const SimdKernels kSimdAvx2 = {find_string_end, is_ascii, popcount, bits_to_indices};
+extern const SimdKernels kSimdAvx2 = {find_string_end, is_ascii, popcount,
+                                      bits_to_indices, or_words, mark_bits};
 
 }  // namespace tamis
 #endif

@@ -84,8 +84,24 @@ std::size_t bits_to_indices(const std::uint64_t* words, std::size_t n_words, std
   return static_cast<std::size_t>(next - out);
 }
 
+void or_words(std::uint64_t* out, const std::uint64_t* const* sources, std::size_t n_sources,
+              std::size_t n_words) {
+  for (std::size_t at = 0; at < n_words; ++at) out[at] = 0;
+  for (std::size_t source = 0; source < n_sources; ++source) {
+    const std::uint64_t* words = sources[source];
+    for (std::size_t at = 0; at < n_words; ++at) out[at] |= words[at];
+  }
+}
+
+void mark_bits(std::uint64_t* words, const std::uint16_t* ids, std::size_t n_ids) {
+  for (std::size_t at = 0; at < n_ids; ++at) {
+    words[ids[at] >> 6] |= std::uint64_t{1} << (ids[at] & 63);
+  }
+}
+
 }  // namespace
 
-extern const SimdKernels kSimdV2 = {find_string_end, is_ascii, popcount, bits_to_indices};
+extern const SimdKernels kSimdV2 = {find_string_end, is_ascii, popcount,
+                                    bits_to_indices, or_words, mark_bits};
 
 }  // namespace tamis
