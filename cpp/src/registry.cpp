@@ -4,6 +4,7 @@
 
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
+#include "engines/sff.hpp"
 #include "tamis/engine.hpp"
 #include "tamis/error.hpp"
 
@@ -21,6 +22,14 @@ const Engine kEngines[] = {
      .parameters = kOcmParameters,
      .unavailable = always_available,
      .build = build_ocm},
+    {.name = "sff",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "Siena Fast Forwarding: shared constraints, lists by operator, counting",
+     .features = kEverything,
+     .parameters = {},
+     .unavailable = always_available,
+     .build = build_sff},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,
