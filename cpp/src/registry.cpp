@@ -4,6 +4,7 @@
 
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
+#include "engines/opindex.hpp"
 #include "engines/sff.hpp"
 #include "tamis/engine.hpp"
 #include "tamis/error.hpp"
@@ -22,6 +23,14 @@ const Engine kEngines[] = {
      .parameters = kOcmParameters,
      .unavailable = always_available,
      .build = build_ocm},
+    {.name = "opindex",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "partitions by pivot attribute, lists by attribute and operator, counting",
+     .features = kEverything,
+     .parameters = {},
+     .unavailable = always_available,
+     .build = build_opindex},
     {.name = "sff",
      .device = "cpu",
      .is_exact = true,
