@@ -6,6 +6,7 @@
 #include "engines/ocm.hpp"
 #include "engines/opindex.hpp"
 #include "engines/sff.hpp"
+#include "engines/tama.hpp"
 #include "tamis/engine.hpp"
 #include "tamis/error.hpp"
 
@@ -39,6 +40,14 @@ const Engine kEngines[] = {
      .parameters = {},
      .unavailable = always_available,
      .build = build_sff},
+    {.name = "tama",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "TAMA: each attribute in layers of cells, counting, candidates verified",
+     .features = kEverything,
+     .parameters = kTamaParameters,
+     .unavailable = always_available,
+     .build = build_tama},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,
