@@ -7,6 +7,9 @@
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
 #include "engines/rein.hpp"
+#include "engines/opindex.hpp"
+#include "engines/sff.hpp"
+#include "engines/tama.hpp"
 #include "tamis/engine.hpp"
 #include "tamis/error.hpp"
 
@@ -48,6 +51,30 @@ const Engine kEngines[] = {
      .parameters = kAdaReinParameters,
      .unavailable = always_available,
      .build = build_ada_rein},
+    {.name = "opindex",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "partitions by pivot attribute, lists by attribute and operator, counting",
+     .features = kEverything,
+     .parameters = {},
+     .unavailable = always_available,
+     .build = build_opindex},
+    {.name = "sff",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "Siena Fast Forwarding: shared constraints, lists by operator, counting",
+     .features = kEverything,
+     .parameters = {},
+     .unavailable = always_available,
+     .build = build_sff},
+    {.name = "tama",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "TAMA: each attribute in layers of cells, counting, candidates verified",
+     .features = kEverything,
+     .parameters = kTamaParameters,
+     .unavailable = always_available,
+     .build = build_tama},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,

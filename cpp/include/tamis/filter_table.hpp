@@ -3,7 +3,8 @@
 //     filters      [n]   ranges of constraints, areas and residuals; all of them must hold
 //     constraints        attribute and the set of values it accepts, 8 bytes
 //                        set without kGeneral: the one number interval at that place of `numbers`
-//                        set with kGeneral: a record of `sets`
+//                        set with kGeneral: a record of `sets`, with kOptional one that accepts
+//                        a missing value
 //     sets               flags, ranges of number intervals, string intervals and patterns
 //     numbers, strings   the intervals, disjoint and in order; a value must lie in one of them
 //     pattern_tests      LIKE tests; each must hold (or, negated, not hold), on strings only
@@ -43,10 +44,12 @@ struct Range {
 
 struct Constraint {
   static constexpr std::uint32_t kGeneral = std::uint32_t{1} << 31;
+  static constexpr std::uint32_t kOptional = std::uint32_t{1} << 30;
   AttributeId attribute = 0;
   std::uint32_t set = 0;
 
   bool is_interval() const { return (set & kGeneral) == 0; }  // one of numbers, and nothing else
+  bool needs_attribute() const { return (set & kOptional) == 0; }  // a missing value is refused
 };
 
 struct GeneralSet {
@@ -77,6 +80,7 @@ class ValueByAttribute {
     const Slot& slot = slots_[attribute];
     return slot.stamp == stamp_ ? slot.value : kAbsentValue;
   }
+  bool has(AttributeId attribute) const { return slots_[attribute].stamp == stamp_; }
   bool has_position() const { return has_position_; }
   const Point& position() const { return position_; }
 
@@ -124,7 +128,7 @@ class FilterTable {
   const NumberRange& number(std::uint32_t idx) const { return numbers_[idx]; }
   // Of a constraint that is no single interval.
   const GeneralSet& general(const Constraint& constraint) const {
-    return sets_[constraint.set & ~Constraint::kGeneral];
+    return sets_[constraint.set & ~(Constraint::kGeneral | Constraint::kOptional)];
   }
   const StringRange& string(std::uint32_t idx) const { return strings_[idx]; }
   const PatternTest& pattern_test(std::uint32_t idx) const { return pattern_tests_[idx]; }
@@ -136,6 +140,7 @@ class FilterTable {
 
   // Exact tests on typed values: the reference that all engines may fall back on.
   bool accepts(const Constraint& constraint, const EventValue& value) const {
+    if (value.kind == Kind::absent) return !constraint.needs_attribute();
     if (!constraint.is_interval()) return accepts(general(constraint), value);
     return value.kind == Kind::number && numbers_[constraint.set].contains(value.number().before());
   }
@@ -194,6 +199,10 @@ class FilterTable {
                                 const std::vector<AttributeId>& attribute_of,
                                 CopiedResiduals& copied);
   void check_room() const;
+  static std::uint32_t general_place(std::size_t set, std::uint8_t flags) {
+    return static_cast<std::uint32_t>(set) | Constraint::kGeneral |
+           ((flags & GeneralSet::kAbsent) != 0 ? Constraint::kOptional : 0);
+  }
   void use(AttributeId attribute) {
     if (attribute >= n_attributes_) n_attributes_ = attribute + std::size_t{1};
   }

@@ -158,7 +158,7 @@ class FilterWriter {
     if (numbers.count == 1 && flags == 0 && set.strings.empty()) {
       flat.set = numbers.first;
     } else {
-      flat.set = size_of(table_.sets_) | Constraint::kGeneral;
+      flat.set = FilterTable::general_place(table_.sets_.size(), flags);
       table_.sets_.push_back({flags, numbers, strings(set.strings), patterns(source.patterns)});
     }
     table_.constraints_.push_back(flat);
@@ -232,10 +232,10 @@ class FilterWriter {
 };
 
 void FilterTable::check_room() const {
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // one predicate more must still fit 2^31
+  constexpr std::size_t kMost = std::size_t{1} << 29;  // one predicate more must still fit 2^30
   if (filters_.size() > kMost || constraints_.size() > kMost || numbers_.size() > kMost ||
       strings_.size() > kMost || residual_children_.size() > kMost) {
-    throw ArgumentError("a segment must not hold more than 2^30 constraints or intervals");
+    throw ArgumentError("a segment must not hold more than 2^29 constraints or intervals");
   }
 }
 
@@ -253,7 +253,8 @@ std::uint32_t FilterTable::append_constraint(const FilterTable& other, const Con
     flat.set = size_of(numbers_);
     numbers_.push_back(other.numbers_[source.set]);
   } else {
-    flat.set = append_set(other, other.general(source)) | Constraint::kGeneral;
+    const std::uint8_t flags = other.general(source).flags;
+    flat.set = general_place(append_set(other, other.general(source)), flags);
   }
   constraints_.push_back(flat);
   return size_of(constraints_) - 1;
