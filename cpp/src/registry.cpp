@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engines/bit_vector.hpp"
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
 #include "tamis/engine.hpp"
@@ -21,6 +22,14 @@ const Engine kEngines[] = {
      .parameters = kOcmParameters,
      .unavailable = always_available,
      .build = build_ocm},
+    {.name = "bit-vector",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "distinct constraints to a bit vector, filters by their first one",
+     .features = kEverything,
+     .parameters = kBitVectorParameters,
+     .unavailable = always_available,
+     .build = build_bit_vector},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,
