@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engines/be_tree.hpp"
 #include "engines/bit_vector.hpp"
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
@@ -22,6 +23,14 @@ const Engine kEngines[] = {
      .parameters = kOcmParameters,
      .unavailable = always_available,
      .build = build_ocm},
+    {.name = "be-tree",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "a tree that divides filters by attribute and by halves of its values",
+     .features = kEverything,
+     .parameters = kBeTreeParameters,
+     .unavailable = always_available,
+     .build = build_be_tree},
     {.name = "bit-vector",
      .device = "cpu",
      .is_exact = true,
