@@ -558,6 +558,7 @@ inline void BeTreeIndex::visit_leaf(const Bucket& bucket, std::uint64_t missing,
   }
   scratch.n_passed = n_passed;
   counters.filters += bucket.n_records;
+  counters.bits += kHasBloom ? bucket.n_records : 0;
   counters.candidates += n_candidates;
   counters.constraints += n_candidates;
 }

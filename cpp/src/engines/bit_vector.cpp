@@ -426,39 +426,71 @@ struct Settings {
   bool has_hash = true;
 };
 
-// The terms of each filter, in the order in which they are tested.
-struct FilterTerms {
-  std::vector<std::uint32_t> begins;  // [n_filters + 1]
-  std::vector<Term> terms;
-  std::vector<std::uint32_t> examples;  // [n_terms] a constraint of each
-};
+// The terms of filters, in the order in which they are tested. They are looked up whenever they are
+// asked for: to keep them would take more memory than the index.
+class FilterTerms {
+ public:
+  FilterTerms(const FilterTable& table, bool is_by_rarity) : table_(table), distinct_(table) {
+    for (FilterIdx idx = 0; idx < table.size(); ++idx) {
+      for_each_term(idx, [this, is_by_rarity](Term term) {
+        if (!is_by_rarity) return;
+        if (term == n_filters_.size()) n_filters_.push_back(0);
+        ++n_filters_[term];
+      });
+    }
+  }
 
-FilterTerms terms_of(const FilterTable& table, bool is_by_rarity) {
-  FilterTerms all;
-  DistinctConstraints distinct(table);
-  all.begins.reserve(table.size() + 1);
-  all.terms.reserve(table.n_constraints());
-  for (FilterIdx idx = 0; idx < table.size(); ++idx) {
-    const Range& constraints = table.filter(idx).constraints;
-    all.begins.push_back(static_cast<std::uint32_t>(all.terms.size()));
+  const std::vector<std::uint32_t>& examples() const { return distinct_.examples(); }
+
+  std::uint32_t count(FilterIdx idx) const {
+    const Range& constraints = table_.filter(idx).constraints;
+    std::uint32_t n_terms = 0;
+    for (std::uint32_t at = 0; at < constraints.count; ++at) {
+      n_terms += needs_attribute(table_, table_.constraint(constraints.first + at)) ? 1 : 0;
+    }
+    return n_terms;
+  }
+  // kNone: there is none.
+  Term first(FilterIdx idx) {
+    if (!n_filters_.empty()) {
+      read(idx, terms_);
+      return terms_.empty() ? kNone : terms_[0];
+    }
+    const Range& constraints = table_.filter(idx).constraints;
     for (std::uint32_t at = 0; at < constraints.count; ++at) {
       const std::uint32_t constraint = constraints.first + at;
-      if (!needs_attribute(table, table.constraint(constraint))) continue;
-      all.terms.push_back(distinct.number_of(constraint));
+      if (needs_attribute(table_, table_.constraint(constraint))) {
+        return distinct_.number_of(constraint);
+      }
+    }
+    return kNone;
+  }
+  // Replaces what `terms` holds.
+  void read(FilterIdx idx, std::vector<Term>& terms) {
+    terms.clear();
+    for_each_term(idx, [&terms](Term term) { terms.push_back(term); });
+    if (n_filters_.empty()) return;
+    std::stable_sort(terms.begin(), terms.end(),
+                     [this](Term a, Term b) { return n_filters_[a] < n_filters_[b]; });
+  }
+
+ private:
+  template <typename Visitor>
+  void for_each_term(FilterIdx idx, Visitor visit) {
+    const Range& constraints = table_.filter(idx).constraints;
+    for (std::uint32_t at = 0; at < constraints.count; ++at) {
+      const std::uint32_t constraint = constraints.first + at;
+      if (needs_attribute(table_, table_.constraint(constraint))) {
+        visit(distinct_.number_of(constraint));
+      }
     }
   }
-  all.begins.push_back(static_cast<std::uint32_t>(all.terms.size()));
-  all.examples = distinct.examples();
-  if (is_by_rarity) {
-    std::vector<std::uint32_t> n_filters(all.examples.size());
-    for (const Term term : all.terms) ++n_filters[term];
-    for (FilterIdx idx = 0; idx < table.size(); ++idx) {
-      std::stable_sort(all.terms.begin() + all.begins[idx], all.terms.begin() + all.begins[idx + 1],
-                       [&](Term a, Term b) { return n_filters[a] < n_filters[b]; });
-    }
-  }
-  return all;
-}
+
+  const FilterTable& table_;
+  DistinctConstraints distinct_;
+  std::vector<Term> terms_;
+  std::vector<std::uint32_t> n_filters_;  // [n_terms] that have the term; empty: order as it is
+};
 
 class BitVectorScratch final : public Scratch {
  public:
@@ -471,14 +503,14 @@ class BitVectorScratch final : public Scratch {
 template <typename Id>
 class BitVectorIndex final : public Index {
  public:
-  BitVectorIndex(std::shared_ptr<const FilterTable> table, FilterTerms&& all,
+  BitVectorIndex(std::shared_ptr<const FilterTable> table, FilterTerms& all,
                  const Settings& settings)
       : table_(std::move(table)),
         is_inline_(settings.is_inline),
-        n_terms_(all.examples.size()),
-        terms_by_attribute_(*table_, std::move(all.examples), settings.has_hash) {
-    fill_lists(all);
-    fill_records(all);
+        n_terms_(all.examples().size()),
+        terms_by_attribute_(*table_, all.examples(), settings.has_hash) {
+    const std::vector<Term> firsts = fill_lists(all);
+    fill_records(all, firsts);
   }
 
   std::unique_ptr<Scratch> make_scratch() const override {
@@ -500,54 +532,62 @@ class BitVectorIndex final : public Index {
   }
 
  private:
-  void fill_lists(const FilterTerms& all) {
+  // Gives back the first term of each filter, kNone where there is none.
+  std::vector<Term> fill_lists(FilterTerms& all) {
+    const auto n_filters = static_cast<FilterIdx>(table_->size());
+    std::vector<Term> firsts(n_filters);
     list_begins_.assign(n_terms_ + 1, 0);
-    std::size_t n_listed = 0;
-    rest_.resize(table_->size() / 64 + 1);
-    for (FilterIdx idx = 0; idx < table_->size(); ++idx) {
+    rest_.resize(n_filters / 64 + 1);
+    for (FilterIdx idx = 0; idx < n_filters; ++idx) {
       const FilterTable::Filter& filter = table_->filter(idx);
-      const std::uint32_t first = all.begins[idx], count = all.begins[idx + 1] - first;
-      if (count < filter.constraints.count || filter.areas.count > 0 ||
+      if (all.count(idx) < filter.constraints.count || filter.areas.count > 0 ||
           filter.residuals.count > 0) {
         rest_[idx / 64] |= std::uint64_t{1} << (idx % 64);
       }
-      if (count == 0) {
+      firsts[idx] = all.first(idx);
+      if (firsts[idx] == kNone) {
         always_.push_back(idx);
       } else {
-        ++list_begins_[all.terms[first] + 1];
-        ++n_listed;
+        ++list_begins_[firsts[idx] + 1];
       }
     }
     std::partial_sum(list_begins_.begin(), list_begins_.end(), list_begins_.begin());
-    filters_.resize(n_listed);
+    filters_.resize(n_filters - always_.size());
     std::vector<std::uint32_t> next(list_begins_.begin(), list_begins_.end() - 1);
-    for (FilterIdx idx = 0; idx < table_->size(); ++idx) {
-      if (all.begins[idx] == all.begins[idx + 1]) continue;
-      filters_[next[all.terms[all.begins[idx]]]++] = idx;
+    for (FilterIdx idx = 0; idx < n_filters; ++idx) {
+      if (firsts[idx] != kNone) filters_[next[firsts[idx]]++] = idx;
     }
+    return firsts;
   }
 
-  void fill_records(const FilterTerms& all) {
+  void fill_records(FilterTerms& all, const std::vector<Term>& firsts) {
     const std::size_t n_records = is_inline_ ? filters_.size() : table_->size();
-    second_.reserve(n_records);
-    third_.reserve(n_records);
-    tail_begins_.reserve(n_records + 1);
-    std::size_t n_tails = 0;
+    second_.resize(n_records);
+    third_.resize(n_records);
+    tail_begins_.resize(n_records + 1);
+    // In the order of the filter table, which is then read in sequence: within a list, records are
+    // in that order.
+    std::vector<std::uint32_t> next(list_begins_.begin(), list_begins_.end() - 1);
+    const auto record_of = [&](FilterIdx idx) { return is_inline_ ? next[firsts[idx]]++ : idx; };
     for (FilterIdx idx = 0; idx < table_->size(); ++idx) {
-      const std::uint32_t count = all.begins[idx + 1] - all.begins[idx];
-      n_tails += count > 3 ? count - 3 : 0;
+      if (firsts[idx] == kNone) continue;
+      const std::uint32_t count = all.count(idx);
+      tail_begins_[record_of(idx) + 1] = count > 3 ? count - 3 : 0;
     }
-    tails_.reserve(n_tails);
-    for (std::size_t record = 0; record < n_records; ++record) {
-      const FilterIdx idx = is_inline_ ? filters_[record] : static_cast<FilterIdx>(record);
-      const std::uint32_t count = all.begins[idx + 1] - all.begins[idx];
-      const Term* const terms = all.terms.data() + all.begins[idx];
-      second_.push_back(static_cast<Id>(count == 0 ? 0 : terms[count > 1 ? 1 : 0]));
-      third_.push_back(static_cast<Id>(count == 0 ? 0 : terms[count > 2 ? 2 : 0]));
-      tail_begins_.push_back(static_cast<std::uint32_t>(tails_.size()));
-      for (std::uint32_t at = 3; at < count; ++at) tails_.push_back(static_cast<Id>(terms[at]));
+    std::partial_sum(tail_begins_.begin(), tail_begins_.end(), tail_begins_.begin());
+    tails_.resize(tail_begins_.back());
+    next.assign(list_begins_.begin(), list_begins_.end() - 1);
+    std::vector<Term> terms;
+    for (FilterIdx idx = 0; idx < table_->size(); ++idx) {
+      if (firsts[idx] == kNone) continue;
+      const std::size_t record = record_of(idx);
+      all.read(idx, terms);
+      second_[record] = static_cast<Id>(terms[terms.size() > 1 ? 1 : 0]);
+      third_[record] = static_cast<Id>(terms[terms.size() > 2 ? 2 : 0]);
+      for (std::size_t at = 3; at < terms.size(); ++at) {
+        tails_[tail_begins_[record] + at - 3] = static_cast<Id>(terms[at]);
+      }
     }
-    tail_begins_.push_back(static_cast<std::uint32_t>(tails_.size()));
   }
 
   bool has_rest(FilterIdx idx) const { return (rest_[idx / 64] >> (idx % 64)) & 1; }
@@ -693,13 +733,11 @@ std::unique_ptr<Index> build_bit_vector(std::shared_ptr<const FilterTable> table
                                         const Parameters& parameters) {
   const Settings settings{is_on(parameters, "inline"), is_on(parameters, "rarity"),
                           is_on(parameters, "hash")};
-  FilterTerms all = terms_of(*table, settings.is_by_rarity);
-  if (all.examples.size() <= std::numeric_limits<std::uint16_t>::max()) {
-    return std::make_unique<BitVectorIndex<std::uint16_t>>(std::move(table), std::move(all),
-                                                           settings);
+  FilterTerms all(*table, settings.is_by_rarity);
+  if (all.examples().size() <= std::numeric_limits<std::uint16_t>::max()) {
+    return std::make_unique<BitVectorIndex<std::uint16_t>>(std::move(table), all, settings);
   }
-  return std::make_unique<BitVectorIndex<std::uint32_t>>(std::move(table), std::move(all),
-                                                         settings);
+  return std::make_unique<BitVectorIndex<std::uint32_t>>(std::move(table), all, settings);
 }
 
 }  // namespace tamis
