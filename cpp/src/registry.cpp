@@ -4,6 +4,8 @@
 
 #include "engines/ada_rein.hpp"
 #include "engines/hem.hpp"
+#include "engines/be_tree.hpp"
+#include "engines/bit_vector.hpp"
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
 #include "engines/rein.hpp"
@@ -75,6 +77,22 @@ const Engine kEngines[] = {
      .parameters = kTamaParameters,
      .unavailable = always_available,
      .build = build_tama},
+    {.name = "be-tree",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "a tree that divides filters by attribute and by halves of its values",
+     .features = kEverything,
+     .parameters = kBeTreeParameters,
+     .unavailable = always_available,
+     .build = build_be_tree},
+    {.name = "bit-vector",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "distinct constraints to a bit vector, filters by their first one",
+     .features = kEverything,
+     .parameters = kBitVectorParameters,
+     .unavailable = always_available,
+     .build = build_bit_vector},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,
