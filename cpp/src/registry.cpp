@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engines/clcb.hpp"
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
 #include "tamis/engine.hpp"
@@ -21,6 +22,14 @@ const Engine kEngines[] = {
      .parameters = kOcmParameters,
      .unavailable = always_available,
      .build = build_ocm},
+    {.name = "clcb",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "every filter by Bloom filter of names, circle and content, in that order",
+     .features = kEverything,
+     .parameters = kClcbParameters,
+     .unavailable = always_available,
+     .build = build_clcb},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,

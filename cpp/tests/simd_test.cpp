@@ -129,6 +129,30 @@ TEST(simd_popcount_and_indices_agree_with_a_loop) {
   }
 }
 
+TEST(simd_find_subsets_agrees_with_a_loop) {
+  std::mt19937_64 random(9);
+  for (std::size_t n_sets = 0; n_sets <= 200; ++n_sets) {
+    for (const unsigned density : {0u, 1u, 4u, 10u, 32u}) {
+      const auto sets = std::make_unique<std::uint32_t[]>(n_sets);
+      for (std::size_t at = 0; at < n_sets; ++at) {
+        for (unsigned bit = 0; bit < density; ++bit) sets[at] |= 1u << (random() % 32);
+        if (random() % 3 == 0) sets[at] &= 0x80000001u;
+      }
+      for (const std::uint32_t missing : {0u, ~0u, 0x7FFFFFFEu, 0x80000000u, 0x00F0u}) {
+        std::vector<std::uint32_t> expected;
+        for (std::uint32_t at = 0; at < n_sets; ++at) {
+          if ((sets[at] & missing) == 0) expected.push_back(at);
+        }
+        for_each_level([&](const SimdKernels& kernels) {
+          const auto out = std::make_unique<std::uint32_t[]>(n_sets);
+          CHECK_EQ(kernels.find_subsets(sets.get(), n_sets, missing, out.get()), expected.size());
+          CHECK(std::equal(expected.begin(), expected.end(), out.get()));
+        });
+      }
+    }
+  }
+}
+
 TEST(utf8_is_valid_as_unicode_has_it) {
   for (const char* good : {"", "a", "\x7F", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF",
                            "\xEE\x80\x80", "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF",

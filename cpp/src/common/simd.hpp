@@ -28,6 +28,10 @@ struct SimdKernels {
   // as many, and not one more is written.
   std::size_t (*bits_to_indices)(const std::uint64_t* words, std::size_t n_words,
                                  std::uint32_t* out);
+  // Writes the positions of all sets that have no bit of `missing`, in order, and gives back how
+  // many; `out` has room for n_sets.
+  std::size_t (*find_subsets)(const std::uint32_t* sets, std::size_t n_sets, std::uint32_t missing,
+                              std::uint32_t* out);
 };
 
 extern const SimdKernels kSimdV2;

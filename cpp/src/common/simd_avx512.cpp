@@ -94,9 +94,39 @@ std::size_t bits_to_indices(const std::uint64_t* words, std::size_t n_words, std
   return static_cast<std::size_t>(next - out);
 }
 
+std::size_t find_subsets(const std::uint32_t* sets, std::size_t n_sets, std::uint32_t missing,
+                         std::uint32_t* out) {
+  const __m512i steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i absent = _mm512_set1_epi32(static_cast<int>(missing));
+  std::uint32_t* next = out;
+  // A whole store fits: of the sets before `at`, no more than all were written.
+  const auto write = [&](std::size_t at, __mmask16 mask) {
+    const __m512i indices = _mm512_add_epi32(steps, _mm512_set1_epi32(static_cast<int>(at)));
+    _mm512_storeu_si512(next, _mm512_maskz_compress_epi32(mask, indices));
+    next += _mm_popcnt_u32(mask);
+  };
+  std::size_t at = 0;
+  for (; n_sets - at >= 64; at += 64) {
+    const auto lanes = [&](std::size_t first) {
+      return _mm512_testn_epi32_mask(_mm512_loadu_si512(sets + at + first), absent);
+    };
+    const __mmask16 first = lanes(0), second = lanes(16), third = lanes(32), fourth = lanes(48);
+    if (first != 0) write(at, first);
+    if (second != 0) write(at + 16, second);
+    if (third != 0) write(at + 32, third);
+    if (fourth != 0) write(at + 48, fourth);
+  }
+  for (; at < n_sets; ++at) {
+    *next = static_cast<std::uint32_t>(at);
+    next += (sets[at] & missing) == 0;
+  }
+  return static_cast<std::size_t>(next - out);
+}
+
 }  // namespace
 
-extern const SimdKernels kSimdAvx512 = {find_string_end, is_ascii, popcount, bits_to_indices};
+extern const SimdKernels kSimdAvx512 = {find_string_end, is_ascii, popcount, bits_to_indices,
+                                        find_subsets};
 
 }  // namespace tamis
 #endif

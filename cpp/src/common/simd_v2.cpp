@@ -84,8 +84,34 @@ std::size_t bits_to_indices(const std::uint64_t* words, std::size_t n_words, std
   return static_cast<std::size_t>(next - out);
 }
 
+std::size_t find_subsets(const std::uint32_t* sets, std::size_t n_sets, std::uint32_t missing,
+                         std::uint32_t* out) {
+  std::uint32_t* next = out;
+  std::size_t at = 0;
+#if defined(__x86_64__)
+  const __m128i absent = _mm_set1_epi32(static_cast<int>(missing));
+  for (; n_sets - at >= 16; at += 16) {
+    const auto lanes = [&](std::size_t first) {
+      const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(sets + at + first));
+      return _mm_cmpeq_epi32(_mm_and_si128(bits, absent), _mm_setzero_si128());
+    };
+    const __m128i bytes =
+        _mm_packs_epi16(_mm_packs_epi32(lanes(0), lanes(4)), _mm_packs_epi32(lanes(8), lanes(12)));
+    for (auto mask = static_cast<unsigned>(_mm_movemask_epi8(bytes)); mask != 0; mask &= mask - 1) {
+      *next++ = static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(__builtin_ctz(mask));
+    }
+  }
+#endif
+  for (; at < n_sets; ++at) {
+    *next = static_cast<std::uint32_t>(at);
+    next += (sets[at] & missing) == 0;
+  }
+  return static_cast<std::size_t>(next - out);
+}
+
 }  // namespace
 
-extern const SimdKernels kSimdV2 = {find_string_end, is_ascii, popcount, bits_to_indices};
+extern const SimdKernels kSimdV2 = {find_string_end, is_ascii, popcount, bits_to_indices,
+                                    find_subsets};
 
 }  // namespace tamis
