@@ -5,6 +5,7 @@
 #include "engines/clcb.hpp"
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
+#include "engines/r_tree.hpp"
 #include "tamis/engine.hpp"
 #include "tamis/error.hpp"
 
@@ -30,6 +31,14 @@ const Engine kEngines[] = {
      .parameters = kClcbParameters,
      .unavailable = always_available,
      .build = build_clcb},
+    {.name = "r-tree",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "R*-tree over the areas, content verified after",
+     .features = kEverything,
+     .parameters = kRTreeParameters,
+     .unavailable = always_available,
+     .build = build_r_tree},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,

@@ -3,6 +3,7 @@
 #include "common/simd.hpp"
 
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -149,6 +150,42 @@ TEST(simd_find_subsets_agrees_with_a_loop) {
           CHECK(std::equal(expected.begin(), expected.end(), out.get()));
         });
       }
+    }
+  }
+}
+
+TEST(simd_find_boxes_agrees_with_a_loop) {
+  std::mt19937_64 random(13);
+  // Few values, so that points lie on bounds.
+  const auto draw = [&] { return static_cast<float>(random() % 7) - 3; };
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (std::size_t n_dimensions = 1; n_dimensions <= 3; ++n_dimensions) {
+    for (std::size_t n_groups = 0; n_groups <= 9; ++n_groups) {
+      const std::size_t n_floats = n_groups * n_dimensions * 32;
+      const auto groups = std::make_unique<float[]>(n_floats);
+      for (std::size_t at = 0; at < n_floats; ++at) {
+        groups[at] = draw() + (at % 32 < 16 ? -1.0f : 1.0f);
+        if (random() % 20 == 0) groups[at] = at % 32 < 16 ? kInfinity : -kInfinity;
+      }
+      float below[3], above[3];
+      std::vector<std::uint16_t> expected(n_groups);
+      for (std::size_t dimension = 0; dimension < 3; ++dimension) {
+        below[dimension] = draw();
+        above[dimension] = below[dimension] + static_cast<float>(random() % 2);
+      }
+      for (std::size_t box = 0; box < 16 * n_groups; ++box) {
+        bool holds = true;
+        for (std::size_t dimension = 0; dimension < n_dimensions; ++dimension) {
+          const float* low = groups.get() + (box / 16 * n_dimensions + dimension) * 32 + box % 16;
+          holds = holds && low[0] <= below[dimension] && above[dimension] <= low[16];
+        }
+        expected[box / 16] |= static_cast<std::uint16_t>(holds << box % 16);
+      }
+      for_each_level([&](const SimdKernels& kernels) {
+        std::vector<std::uint16_t> out(n_groups);
+        kernels.find_boxes(groups.get(), n_groups, n_dimensions, below, above, out.data());
+        CHECK(out == expected);
+      });
     }
   }
 }

@@ -32,6 +32,11 @@ struct SimdKernels {
   // many; `out` has room for n_sets.
   std::size_t (*find_subsets)(const std::uint32_t* sets, std::size_t n_sets, std::uint32_t missing,
                               std::uint32_t* out);
+  // Which boxes hold a point? Boxes stand in groups of 16: for each of n_dimensions 16 lower bounds
+  // and then 16 upper bounds. Bit i of out[g] is set if box i of group g has low <= below and
+  // above <= high in each dimension.
+  void (*find_boxes)(const float* groups, std::size_t n_groups, std::size_t n_dimensions,
+                     const float* below, const float* above, std::uint16_t* out);
 };
 
 extern const SimdKernels kSimdV2;

@@ -30,9 +30,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <utility>
 
+#include "common/placed_filter.hpp"
 #include "common/simd.hpp"
 #include "common/thread_pool.hpp"
 #include "tamis/error.hpp"
@@ -102,8 +102,6 @@ class ClcbIndex final : public Index {
   }
 
  private:
-  static constexpr std::uint32_t kNoArea = std::numeric_limits<std::uint32_t>::max();
-
   bool needs_attribute(const Constraint& constraint) const {
     return constraint.is_interval() ||
            (table_->general(constraint).flags & GeneralSet::kAbsent) == 0;
@@ -111,14 +109,19 @@ class ClcbIndex final : public Index {
 
   void map_names();
   void place_filters();
-  std::uint32_t smallest_area(const FilterTable::Filter& filter) const;
   std::uint32_t bloom_of(const FilterTable::Filter& filter) const;
 
   void prepare(const EventBatch& events, std::size_t event, Input& input) const;
   void locate(std::uint32_t begin, std::uint32_t end, std::span<const Input> inputs,
               Worker& worker) const;
   void run_task(std::size_t task, std::span<const Input> inputs, Worker& worker) const;
-  bool holds(std::uint32_t number, const ValueByAttribute& event, std::uint64_t& n_evaluated) const;
+  // The kernel Cont, for one filter: its count of constraints that hold ends at the first that
+  // does not.
+  bool holds(std::uint32_t number, const ValueByAttribute& event,
+             std::uint64_t& n_evaluated) const {
+    return accepts_content(*table_, table_->filter(filters_[number]), event, number < n_placed_,
+                           n_evaluated);
+  }
 
   std::shared_ptr<const FilterTable> table_;
   Settings settings_;
@@ -145,16 +148,6 @@ void ClcbIndex::map_names() {
   }
 }
 
-std::uint32_t ClcbIndex::smallest_area(const FilterTable::Filter& filter) const {
-  std::uint32_t best = kNoArea;
-  for (std::uint32_t at = 0; at < filter.areas.count; ++at) {
-    const std::uint32_t area = filter.areas.first + at;
-    if (table_->area(area).is_negated) continue;
-    if (best == kNoArea || table_->area(area).limit < table_->area(best).limit) best = area;
-  }
-  return best;
-}
-
 std::uint32_t ClcbIndex::bloom_of(const FilterTable::Filter& filter) const {
   std::uint32_t bloom = 0;
   for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
@@ -167,7 +160,7 @@ std::uint32_t ClcbIndex::bloom_of(const FilterTable::Filter& filter) const {
 void ClcbIndex::place_filters() {
   const auto n_filters = static_cast<FilterIdx>(table_->size());
   for (FilterIdx idx = 0; idx < n_filters; ++idx) {
-    n_placed_ += smallest_area(table_->filter(idx)) != kNoArea;
+    n_placed_ += smallest_area(*table_, table_->filter(idx)) != kNoArea;
   }
   blooms_.resize(n_filters);
   circles_.resize(n_placed_);
@@ -175,7 +168,7 @@ void ClcbIndex::place_filters() {
   std::uint32_t placed = 0, unplaced = n_placed_;
   for (FilterIdx idx = 0; idx < n_filters; ++idx) {
     const FilterTable::Filter& filter = table_->filter(idx);
-    const std::uint32_t area = smallest_area(filter);
+    const std::uint32_t area = smallest_area(*table_, filter);
     const std::uint32_t number = area == kNoArea ? unplaced++ : placed++;
     if (area != kNoArea) circles_[number] = {table_->area(area).centre, table_->area(area).limit};
     blooms_[number] = bloom_of(filter);
@@ -220,21 +213,6 @@ void ClcbIndex::locate(std::uint32_t begin, std::uint32_t end, std::span<const I
       worker.located[each].insert(worker.located[each].end(), named, named + n_located);
     }
   }
-}
-
-// The kernel Cont, for one filter: its count of constraints that hold ends at the first that does
-// not.
-bool ClcbIndex::holds(std::uint32_t number, const ValueByAttribute& event,
-                      std::uint64_t& n_evaluated) const {
-  const FilterTable::Filter& filter = table_->filter(filters_[number]);
-  for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
-    const Constraint& constraint = table_->constraint(filter.constraints.first + at);
-    ++n_evaluated;
-    if (!table_->accepts(constraint, event[constraint.attribute])) return false;
-  }
-  const std::uint32_t n_tested = number < n_placed_ ? 1 : 0;
-  return (filter.areas.count == n_tested && filter.residuals.count == 0) ||
-         table_->verify_rest(filter, event);
 }
 
 // A thread's share of the filters: Loc, and Cont where several threads share them.
