@@ -89,7 +89,8 @@ TEST(r_tree_needs_no_position_for_filters_without_a_circle) {
   const Answer answer = answer_of("r-tree", table, events);
   CHECK(answer.filters == std::vector<std::vector<std::uint32_t>>({{2, 4}}));
   CHECK_EQ(answer.counters.nodes, 0u);
-  CHECK_EQ(answer.counters.candidates, 4u);
+  CHECK_EQ(answer.counters.filters, 4u);
+  CHECK_EQ(answer.counters.candidates, 3u);  // not "a0 IS NULL"
 }
 
 TEST(r_tree_shares_equal_areas) {
@@ -136,8 +137,8 @@ TEST(r_tree_counters_fit_the_cost_formula) {
         CHECK(fits(counters.nodes, workload.n_events, nodes_visited(10000, fill, radius)));
         CHECK(fits(counters.cells, workload.n_events, 10000 * 4 * radius * radius));
         CHECK(fits(counters.filters, workload.n_events, 20000 * area));
-        CHECK_EQ(counters.candidates, counters.filters);
         CHECK_EQ(counters.constraints, counters.filters);
+        CHECK(counters.candidates < counters.filters / 5);  // 9 of 100 names, half of the values
       }
     }
   }

@@ -22,12 +22,12 @@ inline std::uint32_t smallest_area(const FilterTable& table, const FilterTable::
   return best;
 }
 
-// Does the filter accept the event, of which `n_areas_held` of its areas (0 or 1) are known to
-// hold? Adds the constraints that were evaluated.
+// Does the filter accept the event, if its first `n_held` constraints are known to hold, and
+// `n_areas_held` of its areas (0 or 1)? Adds the constraints that were evaluated.
 inline bool accepts_content(const FilterTable& table, const FilterTable::Filter& filter,
-                            const ValueByAttribute& event, std::uint32_t n_areas_held,
-                            std::uint64_t& n_evaluated) {
-  for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
+                            const ValueByAttribute& event, std::uint32_t n_held,
+                            std::uint32_t n_areas_held, std::uint64_t& n_evaluated) {
+  for (std::uint32_t at = n_held; at < filter.constraints.count; ++at) {
     const Constraint& constraint = table.constraint(filter.constraints.first + at);
     ++n_evaluated;
     if (!table.accepts(constraint, event[constraint.attribute])) return false;

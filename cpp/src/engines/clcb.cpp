@@ -119,7 +119,7 @@ class ClcbIndex final : public Index {
   // does not.
   bool holds(std::uint32_t number, const ValueByAttribute& event,
              std::uint64_t& n_evaluated) const {
-    return accepts_content(*table_, table_->filter(filters_[number]), event, number < n_placed_,
+    return accepts_content(*table_, table_->filter(filters_[number]), event, 0, number < n_placed_,
                            n_evaluated);
   }
 

@@ -46,6 +46,7 @@ namespace {
 constexpr std::size_t kLanes = 16;         // boxes of a group, as find_boxes has it
 constexpr std::size_t kNearlyLeast = 32;   // R*: entries whose overlap is compared
 constexpr double kBoundless = 1e150;       // beyond it, products of widths would overflow
+constexpr std::size_t kAhead = 8;          // filters of which a part is fetched before it is needed
 constexpr std::size_t kMaxCapacity = 256;  // of a node
 constexpr std::size_t kMaxGroups = kMaxCapacity / kLanes;
 
@@ -447,6 +448,7 @@ class RTreeScratch final : public Scratch {
  public:
   ValueByAttribute event;
   std::vector<std::uint32_t> open;  // nodes to visit
+  std::vector<FilterIdx> located;   // filters whose circle holds the position
 };
 
 class RTreeIndex final : public Index {
@@ -487,9 +489,9 @@ class RTreeIndex final : public Index {
   template <std::size_t D>
   void flatten(const RStarTree<D>& tree);
 
-  void verify(std::uint32_t circle, const ValueByAttribute& event, Collector& out,
-              Counters& counters) const;
-  void search(RTreeScratch& scratch, Collector& out, Counters& counters) const;
+  void search(RTreeScratch& scratch, Counters& counters) const;
+  void verify(std::span<const FilterIdx> located, const ValueByAttribute& event,
+              std::uint32_t n_areas_held, Collector& out, Counters& counters) const;
 
   std::shared_ptr<const FilterTable> table_;
   std::size_t n_dimensions_;
@@ -627,19 +629,37 @@ void RTreeIndex::flatten(const RStarTree<D>& tree) {
   filters_ = std::move(filters);
 }
 
-inline void RTreeIndex::verify(std::uint32_t circle, const ValueByAttribute& event, Collector& out,
-                               Counters& counters) const {
-  const std::uint32_t begin = filter_begins_[circle], end = filter_begins_[circle + 1];
-  counters.filters += end - begin;
-  for (std::uint32_t at = begin; at < end; ++at) {
-    const FilterIdx idx = filters_[at];
-    if (out.has(idx)) continue;
+// Filters lie all over the table, so their records are fetched ahead. Most fail on their first
+// constraint, for less than it costs to ask the collector.
+void RTreeIndex::verify(std::span<const FilterIdx> located, const ValueByAttribute& event,
+                        std::uint32_t n_areas_held, Collector& out, Counters& counters) const {
+  const std::size_t n_located = located.size();
+  counters.filters += n_located;
+  for (std::size_t at = 0; at < n_located; ++at) {
+    if (at + 2 * kAhead < n_located) {
+      __builtin_prefetch(&table_->filter(located[at + 2 * kAhead]));
+    }
+    if (at + kAhead < n_located) {
+      const Range ahead = table_->filter(located[at + kAhead]).constraints;
+      if (ahead.count > 0) __builtin_prefetch(&table_->constraint(ahead.first));
+    }
+    const FilterTable::Filter& filter = table_->filter(located[at]);
+    std::uint32_t n_held = 0;
+    if (filter.constraints.count > 0) {
+      const Constraint& first = table_->constraint(filter.constraints.first);
+      ++counters.constraints;
+      if (!table_->accepts(first, event[first.attribute])) continue;
+      n_held = 1;
+    }
+    if (out.has(located[at])) continue;
     ++counters.candidates;
-    if (accepts_content(*table_, table_->filter(idx), event, 1, counters.constraints)) out.add(idx);
+    if (accepts_content(*table_, filter, event, n_held, n_areas_held, counters.constraints)) {
+      out.add(located[at]);
+    }
   }
 }
 
-void RTreeIndex::search(RTreeScratch& scratch, Collector& out, Counters& counters) const {
+void RTreeIndex::search(RTreeScratch& scratch, Counters& counters) const {
   const SimdKernels& kernels = simd();
   const Point point = scratch.event.position();
   const double coordinates[] = {point.x, point.y, point.z};
@@ -668,7 +688,8 @@ void RTreeIndex::search(RTreeScratch& scratch, Collector& out, Counters& counter
         ++counters.cells;
         const Circle& circle = circles_[child];
         if (is_within(point, circle.centre, circle.limit)) {
-          verify(child, scratch.event, out, counters);
+          scratch.located.insert(scratch.located.end(), filters_.begin() + filter_begins_[child],
+                                 filters_.begin() + filter_begins_[child + 1]);
         }
       }
     }
@@ -682,15 +703,12 @@ void RTreeIndex::match(const EventBatch& events, std::size_t begin, std::size_t 
   for (std::size_t each = begin; each < end; ++each) {
     out.begin_event();
     scratch.event.load(events, each, table_->n_attributes(), table_->space());
-    if (!nodes_.empty() && scratch.event.has_position()) search(scratch, out, counters);
-    counters.filters += unplaced_.size();
-    for (const FilterIdx idx : unplaced_) {
-      if (out.has(idx)) continue;
-      ++counters.candidates;
-      if (accepts_content(*table_, table_->filter(idx), scratch.event, 0, counters.constraints)) {
-        out.add(idx);
-      }
+    if (!nodes_.empty() && scratch.event.has_position()) {
+      scratch.located.clear();
+      search(scratch, counters);
+      verify(scratch.located, scratch.event, 1, out, counters);
     }
+    verify(unplaced_, scratch.event, 0, out, counters);
   }
   out.counters += counters;
 }
