@@ -12,6 +12,10 @@
 #include "engines/opindex.hpp"
 #include "engines/sff.hpp"
 #include "engines/tama.hpp"
+#include "engines/clcb.hpp"
+#include "engines/naive.hpp"
+#include "engines/ocm.hpp"
+#include "engines/r_tree.hpp"
 #include "tamis/engine.hpp"
 #include "tamis/error.hpp"
 
@@ -93,6 +97,22 @@ const Engine kEngines[] = {
      .parameters = kBitVectorParameters,
      .unavailable = always_available,
      .build = build_bit_vector},
+    {.name = "clcb",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "every filter by Bloom filter of names, circle and content, in that order",
+     .features = kEverything,
+     .parameters = kClcbParameters,
+     .unavailable = always_available,
+     .build = build_clcb},
+    {.name = "r-tree",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "R*-tree over the areas, content verified after",
+     .features = kEverything,
+     .parameters = kRTreeParameters,
+     .unavailable = always_available,
+     .build = build_r_tree},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,

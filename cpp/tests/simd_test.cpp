@@ -3,6 +3,7 @@
 #include "common/simd.hpp"
 
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -124,6 +125,66 @@ TEST(simd_popcount_and_indices_agree_with_a_loop) {
         const auto out = std::make_unique<std::uint32_t[]>(expected.size());
         CHECK_EQ(kernels.bits_to_indices(words.get(), n_words, out.get()), expected.size());
         CHECK(std::equal(expected.begin(), expected.end(), out.get()));
+      });
+    }
+  }
+}
+
+TEST(simd_find_subsets_agrees_with_a_loop) {
+  std::mt19937_64 random(9);
+  for (std::size_t n_sets = 0; n_sets <= 200; ++n_sets) {
+    for (const unsigned density : {0u, 1u, 4u, 10u, 32u}) {
+      const auto sets = std::make_unique<std::uint32_t[]>(n_sets);
+      for (std::size_t at = 0; at < n_sets; ++at) {
+        for (unsigned bit = 0; bit < density; ++bit) sets[at] |= 1u << (random() % 32);
+        if (random() % 3 == 0) sets[at] &= 0x80000001u;
+      }
+      for (const std::uint32_t missing : {0u, ~0u, 0x7FFFFFFEu, 0x80000000u, 0x00F0u}) {
+        std::vector<std::uint32_t> expected;
+        for (std::uint32_t at = 0; at < n_sets; ++at) {
+          if ((sets[at] & missing) == 0) expected.push_back(at);
+        }
+        for_each_level([&](const SimdKernels& kernels) {
+          const auto out = std::make_unique<std::uint32_t[]>(n_sets);
+          CHECK_EQ(kernels.find_subsets(sets.get(), n_sets, missing, out.get()), expected.size());
+          CHECK(std::equal(expected.begin(), expected.end(), out.get()));
+        });
+      }
+    }
+  }
+}
+
+TEST(simd_find_boxes_agrees_with_a_loop) {
+  std::mt19937_64 random(13);
+  // Few values, so that points lie on bounds.
+  const auto draw = [&] { return static_cast<float>(random() % 7) - 3; };
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (std::size_t n_dimensions = 1; n_dimensions <= 3; ++n_dimensions) {
+    for (std::size_t n_groups = 0; n_groups <= 9; ++n_groups) {
+      const std::size_t n_floats = n_groups * n_dimensions * 32;
+      const auto groups = std::make_unique<float[]>(n_floats);
+      for (std::size_t at = 0; at < n_floats; ++at) {
+        groups[at] = draw() + (at % 32 < 16 ? -1.0f : 1.0f);
+        if (random() % 20 == 0) groups[at] = at % 32 < 16 ? kInfinity : -kInfinity;
+      }
+      float below[3], above[3];
+      std::vector<std::uint16_t> expected(n_groups);
+      for (std::size_t dimension = 0; dimension < 3; ++dimension) {
+        below[dimension] = draw();
+        above[dimension] = below[dimension] + static_cast<float>(random() % 2);
+      }
+      for (std::size_t box = 0; box < 16 * n_groups; ++box) {
+        bool holds = true;
+        for (std::size_t dimension = 0; dimension < n_dimensions; ++dimension) {
+          const float* low = groups.get() + (box / 16 * n_dimensions + dimension) * 32 + box % 16;
+          holds = holds && low[0] <= below[dimension] && above[dimension] <= low[16];
+        }
+        expected[box / 16] |= static_cast<std::uint16_t>(holds << box % 16);
+      }
+      for_each_level([&](const SimdKernels& kernels) {
+        std::vector<std::uint16_t> out(n_groups);
+        kernels.find_boxes(groups.get(), n_groups, n_dimensions, below, above, out.data());
+        CHECK(out == expected);
       });
     }
   }

@@ -39,6 +39,14 @@ inline double to_limit(Space space, double radius) {
   return chord * chord;
 }
 
+// The one distance test.
+inline bool is_within(const Point& point, const Point& centre, double limit) {
+  const double dx = point.x - centre.x;
+  const double dy = point.y - centre.y;
+  const double dz = point.z - centre.z;
+  return (dx * dx + dy * dy) + dz * dz <= limit;
+}
+
 // A circle as subscribed, and as it is tested.
 struct Area {
   double x = 0, y = 0, radius = 0;
@@ -50,12 +58,7 @@ struct Area {
     return {x, y, radius, to_point(space, x, y), to_limit(space, radius), is_negated};
   }
   // For an event that has a position.
-  bool holds(const Point& point) const {
-    const double dx = point.x - centre.x;
-    const double dy = point.y - centre.y;
-    const double dz = point.z - centre.z;
-    return ((dx * dx + dy * dy) + dz * dz <= limit) != is_negated;
-  }
+  bool holds(const Point& point) const { return is_within(point, centre, limit) != is_negated; }
 };
 
 // Is (x, y) a place? Longitudes may be given from -180 to 180 or from 0 to 360.

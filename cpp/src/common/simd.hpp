@@ -34,6 +34,15 @@ struct SimdKernels {
                    std::size_t n_words);
   // Sets the bits `ids` of `words`.
   void (*mark_bits)(std::uint64_t* words, const std::uint16_t* ids, std::size_t n_ids);
+  // Writes the positions of all sets that have no bit of `missing`, in order, and gives back how
+  // many; `out` has room for n_sets.
+  std::size_t (*find_subsets)(const std::uint32_t* sets, std::size_t n_sets, std::uint32_t missing,
+                              std::uint32_t* out);
+  // Which boxes hold a point? Boxes stand in groups of 16: for each of n_dimensions 16 lower bounds
+  // and then 16 upper bounds. Bit i of out[g] is set if box i of group g has low <= below and
+  // above <= high in each dimension.
+  void (*find_boxes)(const float* groups, std::size_t n_groups, std::size_t n_dimensions,
+                     const float* below, const float* above, std::uint16_t* out);
 };
 
 extern const SimdKernels kSimdV2;

@@ -105,6 +105,56 @@ void or_words(std::uint64_t* out, const std::uint64_t* const* sources, std::size
 void mark_bits(std::uint64_t* words, const std::uint16_t* ids, std::size_t n_ids) {
   for (std::size_t at = 0; at < n_ids; ++at) {
     words[ids[at] >> 6] |= std::uint64_t{1} << (ids[at] & 63);
+// Four positions are written whatever the word holds: where few bits are set, a loop over them is
+// mostly mispredicted branches (2.5M sets, 1 in 50 found: 380 us instead of 800 with AVX-512).
+// They fit, since no more than all sets before `base` were written.
+std::uint32_t* write_positions(std::uint64_t word, std::size_t base, std::uint32_t* next) {
+  const auto n_bits = _mm_popcnt_u64(word);
+  for (int at = 0; at < 4; ++at) {
+    next[at] = static_cast<std::uint32_t>(base) + static_cast<std::uint32_t>(_tzcnt_u64(word));
+    word = _blsr_u64(word);
+  for (std::uint32_t* rest = next + 4; word != 0; word = _blsr_u64(word)) {
+    *rest++ = static_cast<std::uint32_t>(base) + static_cast<std::uint32_t>(_tzcnt_u64(word));
+  return next + n_bits;
+// 64 sets a step: eight lanes four times, packed to bytes, and that twice. Packing works within
+// halves of 16 bytes, so a permutation puts the groups of four back in order.
+std::size_t find_subsets(const std::uint32_t* sets, std::size_t n_sets, std::uint32_t missing,
+                         std::uint32_t* out) {
+  const __m256i absent = _mm256_set1_epi32(static_cast<int>(missing));
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  std::uint32_t* next = out;
+  std::size_t at = 0;
+  for (; n_sets - at >= 64; at += 64) {
+    const auto lanes = [&](std::size_t first) {
+      const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sets + at + first));
+      return _mm256_cmpeq_epi32(_mm256_and_si256(bits, absent), _mm256_setzero_si256());
+    };
+    const auto half = [&](std::size_t first) -> std::uint64_t {
+      const __m256i bytes =
+          _mm256_packs_epi16(_mm256_packs_epi32(lanes(first), lanes(first + 8)),
+                             _mm256_packs_epi32(lanes(first + 16), lanes(first + 24)));
+      return static_cast<unsigned>(_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, order)));
+    };
+    next = write_positions(half(0) | half(32) << 32, at, next);
+  for (; at < n_sets; ++at) {
+    *next = static_cast<std::uint32_t>(at);
+    next += (sets[at] & missing) == 0;
+  return static_cast<std::size_t>(next - out);
+void find_boxes(const float* groups, std::size_t n_groups, std::size_t n_dimensions,
+                const float* below, const float* above, std::uint16_t* out) {
+  for (std::size_t group = 0; group < n_groups; ++group) {
+    unsigned mask = 0;
+    for (std::size_t lane = 0; lane < 16; lane += 8) {
+      __m256 holds = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+      for (std::size_t dimension = 0; dimension < n_dimensions; ++dimension) {
+        const float* bounds = groups + dimension * 32 + lane;
+        holds = _mm256_and_ps(holds, _mm256_cmp_ps(_mm256_loadu_ps(bounds),
+                                                   _mm256_set1_ps(below[dimension]), _CMP_LE_OQ));
+        holds = _mm256_and_ps(holds, _mm256_cmp_ps(_mm256_set1_ps(above[dimension]),
+                                                   _mm256_loadu_ps(bounds + 16), _CMP_LE_OQ));
+      mask |= static_cast<unsigned>(_mm256_movemask_ps(holds)) << lane;
+    out[group] = static_cast<std::uint16_t>(mask);
+    groups += 32 * n_dimensions;
   }
 }
 
@@ -112,6 +162,8 @@ void mark_bits(std::uint64_t* words, const std::uint16_t* ids, std::size_t n_ids
 
 extern const SimdKernels kSimdAvx2 = {find_string_end, is_ascii, popcount,
                                       bits_to_indices, or_words, mark_bits};
+extern const SimdKernels kSimdAvx2 = {find_string_end, is_ascii,     popcount,
+                                      bits_to_indices, find_subsets, find_boxes};
 
 }  // namespace tamis
 #endif
