@@ -50,7 +50,7 @@ class Channel:
 Task = Callable[[Message, Channel], Message]
 
 
-def main() -> int:
+def main() -> None:
     # If memory runs out, it is this process that goes.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -60,9 +60,12 @@ def main() -> int:
         result = _task(order["task"])(order["spec"], channel)
     except Exception:
         channel.send({"error": traceback.format_exc()})
-        return 1
-    channel.send({"result": result})
-    return 0
+        code = 1
+    else:
+        channel.send({"result": result})
+        code = 0
+    sys.stderr.flush()
+    os._exit(code)  # without taking millions of subscriptions apart first
 
 
 def _task(name: str) -> Task:
@@ -75,9 +78,3 @@ def _task(name: str) -> Task:
         **live.TASKS,
     }
     return tasks[name]
-
-
-if __name__ == "__main__":
-    code = main()
-    sys.stderr.flush()
-    os._exit(code)  # without taking millions of subscriptions apart first

@@ -19,10 +19,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 Message = dict[str, Any]
+
+# Packages named as arguments are as if they were not installed.
+_START = """
+import sys
+class Absent:
+    def find_spec(name, path=None, target=None):
+        if name in sys.argv[1:]:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent)
+from tamis.bench.child import main
+main()
+"""
 
 
 class ExpiredError(Exception):
@@ -34,11 +46,14 @@ class ChildError(Exception):
 
 
 class Child:
-    """A process that does one task. Leaving the `with` block kills what is left of it."""
+    """A process that does one task. Leaving the `with` block kills what is left of it.
 
-    def __init__(self, task: str, spec: Mapping[str, Any]) -> None:
+    `without` names packages that it must not load, where its memory is measured.
+    """
+
+    def __init__(self, task: str, spec: Mapping[str, Any], without: Sequence[str] = ()) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tamis.bench.child"],
+            [sys.executable, "-c", _START, *without],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -95,11 +110,12 @@ def call(
     spec: Mapping[str, Any],
     *,
     limit_s: float | None = None,
+    without: Sequence[str] = (),
     on_phase: Callable[[str], None] = lambda phase: None,
 ) -> Message:
     """The result of a task. Its time counts from when it says that it begins."""
     phase, deadline = "starting", None
-    with Child(task, spec) as child:
+    with Child(task, spec, without) as child:
         while True:
             left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:

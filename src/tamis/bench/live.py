@@ -50,10 +50,11 @@ CALL_ROUNDS = 20
 
 CHURN_CHANGES_A_SECOND = 1000
 CHURN_ROUNDS = 3
-CHURN_SECONDS = 0.5  # of a window
+CHURN_SECONDS = 0.25  # of a window
 CHURN_TOMBSTONES = 0.01
-CHURN_BATCH = 256
-# Parts of 25 : 5 : 1 stay segments of their own: merging takes what is at most four times larger.
+CHURN_BATCH = 64
+# Parts of 25 : 5 : 1 stay segments of their own, since merging takes what is at most four times
+# larger; until the delta that is full is merged too, and then all may become one.
 CHURN_PARTS = (25, 5, 1)
 
 
@@ -176,7 +177,9 @@ class Instrument:
         if self.cell.mode == "open":
             result = self._open(spec)
         else:
-            result = isolation.call(self.cell.mode, spec, on_phase=self._on_phase)
+            # The workloads load pandas if it is there, which a program that matches need not.
+            without = ("pandas",) if self.cell.mode == "load" else ()
+            result = isolation.call(self.cell.mode, spec, without=without, on_phase=self._on_phase)
         self._figures.append(result["figures"])
         self.details = result["details"]
         return {name: Lap(**lap) for name, lap in result["laps"].items()}
@@ -648,11 +651,11 @@ class Changer:
 
 
 def churn(spec: dict[str, Any], channel: Channel) -> dict[str, Any]:
-    """Windows of matching: during changes with a full delta, then after flush.
+    """Windows of matching during changes, then as many after flush.
 
     The matcher gets three segments and a full delta in this order: single subscriptions until the
     delta has its greatest size; parts in sizes that do not merge, each flushed; the tombstones; and
-    before each window single subscriptions until the delta is nearly full.
+    single subscriptions until what the windows will add fills the delta.
     """
     job = Job(spec, channel)
     table, texts = job.table(), job.texts(MAX_SAMPLES)
@@ -699,19 +702,21 @@ def churn(spec: dict[str, Any], channel: Channel) -> dict[str, Any]:
     windows: dict[str, list[Lap]] = {}
     rates: list[float] = []
     states: list[dict[str, Any]] = []
-    for round in range(CHURN_ROUNDS):
-        for name, way in ways.items():
-            job.say(f"{name}, round {round + 1} of {CHURN_ROUNDS}")
-            room = int(CHURN_CHANGES_A_SECOND * seconds)
-            _fill_delta(matcher, changer, capacity - min(capacity // 2, room))
-            states.append(_state(matcher))
-            with changer:
-                lap = _window(way, seconds)
-            rates.append(changer.rate)
-            states[-1]["after"] = _state(matcher)
-            windows.setdefault(f"{name} changing", []).append(lap)
-            matcher.flush()
-            windows.setdefault(f"{name} quiet", []).append(_window(way, seconds))
+    # Half of the changes add; windows end late, by up to a batch.
+    room = CHURN_CHANGES_A_SECOND / 2 * seconds * CHURN_ROUNDS * len(ways) * 1.5
+    _fill_delta(matcher, changer, capacity - min(capacity // 2, int(room)))
+    for place, (name, way) in enumerate([*ways.items()] * CHURN_ROUNDS):
+        job.say(f"during change, window {place + 1} of {CHURN_ROUNDS * len(ways)}")
+        states.append(_state(matcher))
+        with changer:
+            lap = _window(way, seconds)
+        rates.append(changer.rate)
+        states[-1]["after"] = _state(matcher)
+        windows.setdefault(f"{name} changing", []).append(lap)
+    matcher.flush()
+    for name, way in [*ways.items()] * CHURN_ROUNDS:
+        job.say("after flush")
+        windows.setdefault(f"{name} quiet", []).append(_window(way, seconds))
     quiet = _state(matcher)
     job.say("comparing with a new matcher")
     fresh = job.matcher()

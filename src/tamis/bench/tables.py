@@ -383,7 +383,9 @@ def _live_table(mode: str, results: Sequence[Result], baseline: str) -> Table:
                 ]
             )
         n_repetitions = len(next(iter(result["series"].values()))["repetitions"])
-        table.footnotes.append(f"{' '.join(names)}: {n_repetitions} repetitions")
+        table.footnotes.append(
+            f"{' '.join(names)}: repetitions {n_repetitions}{_load_text(result)}"
+        )
         table.footnotes += _live_notes(result)
     return table
 
@@ -397,16 +399,21 @@ def _bar_text(figure: Mapping[str, Any]) -> str:
     return ""
 
 
+def _load_text(result: Result) -> str:
+    """Who else was busy, where that was more than the machine has cores."""
+    loads = [each[0] for each in result["load"].values() if each]
+    cores = result["machine"].get("cores") or 1
+    return f"; load {max(loads):.0f} on {cores} cores" if loads and max(loads) > cores else ""
+
+
 def _live_notes(result: Result) -> list[str]:
     """What the figures were measured on, from the last repetition."""
     details, mode = result["details"], result["mode"]
     notes = []
     if mode == "churn":
-        for state in details["states"][-1:]:
-            notes.append(
-                f"before a window: {_state_text(state)}; after it: {_state_text(state['after'])}; "
-                f"after flush: {_state_text(details['quiet'])}"
-            )
+        first, last = details["states"][0], details["states"][-1]["after"]
+        notes.append(f"before the changes: {_state_text(first)}")
+        notes.append(f"after them: {_state_text(last)}; flushed: {_state_text(details['quiet'])}")
     if mode == "open":
         for place, memory in enumerate(details["processes"], start=1):
             kinds = ", ".join(
