@@ -74,6 +74,17 @@ def test_a_resumed_run_does_only_what_is_left(tmp_path: Path) -> None:
     assert {each.cell.id for each in seen} == {removed.stem}
 
 
+def test_interruption_ends_the_process_and_leaves_whole_files(tmp_path: Path) -> None:
+    def interrupt(progress: Progress) -> None:
+        if progress.phase == "checking":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tamis.bench.run(**TINY, cell_seconds=60, out=tmp_path, name="run", on_progress=interrupt)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
+    assert tamis.bench.resume(tmp_path / "run").is_ok
+
+
 def test_what_fails_in_its_process_is_an_error_of_its_cells_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,8 @@ as that can afford, and its ways with one another.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ ORACLE_EVENTS = 20
 ORACLE_MATCHED = 50  # of each event's answers: chance alone seldom gives any
 
 WAYS = ("batch", "single", "dict")
+MIN_WAY_EVENTS = 20
 
 
 def sample_rows(n_events: int, size: int = SAMPLE_EVENTS) -> list[int]:
@@ -112,9 +115,19 @@ class Referee:
         return [ids for _, matches, _ in chunks for ids in split(matches)]
 
 
-def answers_in(way: str, subject: Subject, referee: Referee, output: str) -> Iterator[Ids | int]:
-    """The subject's answers to the sample in one way; counts if only those are asked for."""
+def answers_in(
+    way: str,
+    subject: Subject,
+    referee: Referee,
+    output: str,
+    places: Sequence[int] | None = None,
+) -> Iterator[Ids | int]:
+    """The subject's answers to the sample in one way; counts if only those are asked for.
+
+    One by one and from dicts, `places` says to which events of the sample; all unless told.
+    """
     matcher, position, deliver = subject.matcher, subject.workload.position, referee.deliver
+    places = range(len(referee.rows)) if places is None else places
 
     def opened(matches: Matches) -> Iterator[Ids | int]:
         if output == "count":
@@ -126,14 +139,15 @@ def answers_in(way: str, subject: Subject, referee: Referee, output: str) -> Ite
         for _, matches, _ in walk(matcher, referee.sample, position, deliver, output=output):
             yield from opened(matches)
     elif way == "single":
-        for row in range(len(referee.sample)):
-            event = referee.sample.slice(row, 1)
+        for place in places:
+            event = referee.sample.slice(place, 1)
             yield from opened(
                 matcher.match_many(event, deliver=deliver, output=output, position=position)
             )
     else:
-        for event in referee.dicts:
-            yield sort_ids(matcher.match(event, at=position_of(event, position), deliver=deliver))
+        for place in places:
+            one = referee.dicts[place]
+            yield sort_ids(matcher.match(one, at=position_of(one, position), deliver=deliver))
 
 
 def position_of(
@@ -159,37 +173,57 @@ def first_difference(
     return None
 
 
-def check(subject: Subject, referee: Referee, outputs: Sequence[str]) -> None:
-    """Checks the subject's answers and records in it what was checked and what was found."""
+def check(
+    subject: Subject, referee: Referee, outputs: Sequence[str], max_seconds: float = math.inf
+) -> None:
+    """Checks the subject's answers and records in it what was checked and what was found.
+
+    In batches all of the sample is checked; in the other ways fewer events if that is slow.
+    """
+    events_of_way: dict[str, int] = {}
     facts: dict[str, Any] = {
         "by": CHECKER,
         "events": len(referee.rows),
-        "ways": list(WAYS),
+        "ways": events_of_way,
         "outputs": list(outputs),
         "matches": sum(map(len, referee.truth())),
     }
     subject.check = facts
-    if not subject.is_exact:
-        for way in WAYS:
-            facts.update(rates(referee.truth(), answers_in(way, subject, referee, "ids")))
-            if facts["false_negatives"]:
-                subject.wrong = f"wrong answer ({way}): misses {facts['false_negatives']} matches"
-                return
-        return
+    truth = referee.truth()
     if subject.is_checker:
         found = _check_by_oracle(subject, referee, facts)
         if found:
             facts["difference"] = found.to_json()
             subject.wrong = f"wrong answer by the oracle: {found}"
             return
+    places = list(range(len(truth)))
     for way in WAYS:
-        for output in outputs if way != "dict" else ("ids",):
-            got = answers_in(way, subject, referee, output)
-            found = first_difference(referee.rows, referee.truth(), got, f"{way}, {output}")
+        begin = time.perf_counter()
+        events_of_way[way] = len(places)
+        rows, expected = [referee.rows[at] for at in places], [truth[at] for at in places]
+        if not subject.is_exact:
+            found_rates = rates(expected, answers_in(way, subject, referee, "ids", places))
+            if way == "batch" or found_rates["false_negatives"]:
+                facts.update(found_rates)
+            if found_rates["false_negatives"]:
+                n_missed = found_rates["false_negatives"]
+                subject.wrong = f"wrong answer ({way}): an approximate engine misses {n_missed}"
+                return
+        for output in _outputs_of(way, outputs) if subject.is_exact else ():
+            got = answers_in(way, subject, referee, output, places)
+            found = first_difference(rows, expected, got, f"{way}, {output}")
             if found:
                 facts["difference"] = found.to_json()
                 subject.wrong = f"wrong answer: {found}"
                 return
+        if way == "batch" and truth:
+            seconds_per_event = (time.perf_counter() - begin) / len(truth) / len(outputs)
+            n_fitting = int(min(len(truth), max_seconds / max(seconds_per_event, 1e-9)))
+            places = sample_rows(len(truth), max(n_fitting, MIN_WAY_EVENTS))
+
+
+def _outputs_of(way: str, outputs: Sequence[str]) -> Sequence[str]:
+    return outputs if way != "dict" else ("ids",)
 
 
 def rates(expected: Sequence[Ids], got: Iterator[Ids | int]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,8 +213,12 @@ class Instrument:
             isolation.call("save", spec, on_phase=self._on_phase)
         n_processes = 2 if _takes_read_only() else 1
         self._on_phase("opening")
-        with isolation.Child("open", spec) as first, isolation.Child("open", spec) as second:
-            children = [first, second][:n_processes]
+        with ExitStack() as stack:
+            children = [
+                stack.enter_context(isolation.Child("open", spec)) for _ in range(n_processes)
+            ]
+            for child in children:
+                child.receive()  # it has started: what it loads does not disturb the others
             for child in children:
                 child.send({"go": "open"})
                 child.receive()  # it is open
@@ -540,6 +544,7 @@ def open_saved(spec: dict[str, Any], channel: Channel) -> dict[str, Any]:
     at = position_of(event, job.workload.position)
     mode: dict[str, Any] = {"read_only": True} if _takes_read_only() else {}
     gc.collect()
+    channel.send({"started": True})
     channel.wait()
     before = memory()
     with timed() as opening:

@@ -419,7 +419,7 @@ class _Runner:
             self._report(cell, "checking")
             outputs = sorted({c.output for c in cells_of[each] if c.output} | {"ids"})
             try:
-                check(subject, referee, outputs)
+                check(subject, referee, outputs, self.plan.max_seconds)
                 if not subject.wrong:
                     subject.answers = collect(
                         subject.matcher,
