@@ -71,7 +71,7 @@ def test_changes_are_timed_one_by_one(live: tamis.bench.Run) -> None:
     lap = hem["series"]["subscribe"]["repetitions"][0]
     assert lap["n"] == 75
     assert lap["min_ns"] <= lap["p50_ns"] <= lap["p99_ns"] <= lap["max_ns"]
-    assert hem["series"]["subscribe in merge"]["n"] >= 64 or hem["details"]["merge_seconds"] >= 0
+    assert hem["series"]["subscribe in merge"]["n"] >= 1
 
 
 def test_durable_has_each_way_of_syncing(live: tamis.bench.Run) -> None:
