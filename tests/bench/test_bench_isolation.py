@@ -38,6 +38,7 @@ def test_own_processes_measure_and_check_as_one_process_does(tmp_path: Path) -> 
         for name in ("digest", "matches", "check", "command", "counters", "engine"):
             assert one[name] == other[name], name
         assert set(one["series"]) == set(other["series"])
+        assert 0 < one["process_bytes"]["own"] < one["process_bytes"]["peak"]
     assert {path.suffix for path in apart.path.iterdir()} == {".json"}
 
 

@@ -30,6 +30,7 @@ from tamis.bench import isolation
 from tamis.bench.answers import difference, sort_ids
 from tamis.bench.check import position_of, to_dicts
 from tamis.bench.inputs import Inputs
+from tamis.bench.machine import process_bytes
 from tamis.bench.measure import Lap, percentiles, timed
 from tamis.bench.plan import Cell
 from tamis.matcher import Matcher
@@ -330,13 +331,6 @@ def memory() -> dict[str, int]:
     return found
 
 
-def _peak_bytes() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError("the kernel must tell VmHWM")
-
-
 def _n_constraints(stats: dict[str, Any]) -> int:
     return sum(each["n_constraints"] for each in stats["segments"])
 
@@ -355,7 +349,8 @@ def load(spec: dict[str, Any], channel: Channel) -> dict[str, Any]:
     del chunk
     gc.collect()
     pa.default_memory_pool().release_unused()
-    resident, peak, stats = memory()["Rss"], _peak_bytes(), matcher.stats()
+    resident, peak = memory()["Rss"], process_bytes()["peak"]
+    stats = matcher.stats()
     n_constraints = _n_constraints(stats)
     counted = stats["n_store_bytes"] + sum(
         each["n_table_bytes"] + each["n_index_bytes"] for each in stats["segments"]

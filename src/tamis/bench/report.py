@@ -109,6 +109,7 @@ def _section(label: str, results: Sequence[Result], baseline: str) -> str:
         "deployment",
         "index",
         "B/constraint",
+        "process",
         "work per event",
     ]
     good = sorted(filter(is_ok, results), key=_cpu)
@@ -135,13 +136,14 @@ def _section(label: str, results: Sequence[Result], baseline: str) -> str:
         rows.append(
             [
                 name,
-                f"{_cpu(result):.4g}",
+                _three(_cpu(result)),
                 _times(base, _cpu(result)),
                 duration(core["p50_ns"]["median"]),
                 duration(core["p99_ns"]["median"]),
                 duration(result["deployment"]["cpu_ns"]),
                 f"{memory['index'] / 2**20:.1f} MiB",
                 f"{memory['per_constraint']:.1f}" if memory["per_constraint"] else "",
+                _process(result),
                 _work(result),
             ]
         )
@@ -186,7 +188,7 @@ def _overview(by_workload: dict[str, list[Result]], baseline: str) -> str:
                     notes.append(f"{label} {engine}: {reason[-1] if reason else 'no reason'}")
             else:
                 times = f" ({_times(base_us, _cpu(result))})" if engine != baseline else ""
-                row.append(f"{_cpu(result):.4g}{times if base_us else ''}")
+                row.append(_three(_cpu(result)) + (times if base_us else ""))
         rows.append(row)
     text = f"CPU µs for an event, and in brackets how many times faster than {baseline}."
     parts = [text, markdown_table(["workload", *engines], rows)]
@@ -200,7 +202,18 @@ def _cpu(result: Result) -> float:
 
 
 def _times(base: float | None, value: float) -> str:
-    return f"{base / value:.3g}×" if base and value else ""
+    return f"{_three(base / value)}×" if base and value else ""
+
+
+def _three(value: float) -> str:
+    """Three digits at least, and never an exponent."""
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
+
+
+def _process(result: Result) -> str:
+    """What the whole process held, where the engine had one of its own."""
+    own = result.get("process_bytes", {}).get("own")
+    return f"{own / 2**30:.2f} GiB" if own else ""
 
 
 def _work(result: Result) -> str:

@@ -354,6 +354,8 @@ class _Runner:
             if not subject.wrong and not subject.error:
                 facts = _subject_facts(subject, measure.cell)
                 facts.update(_answer_facts(subject, measure, n_events))
+                if self.inputs:  # nobody else's memory is in this process
+                    facts["process_bytes"] = machine.process_bytes()
                 self._finish(measure, facts)
         for key, subject in subjects.items():
             for cell in cells_of[key] if subject.wrong or subject.error else ():
