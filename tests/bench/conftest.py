@@ -19,6 +19,20 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> tamis.bench.Run:
     return tamis.bench.run(suite="smoke", out=tmp_path_factory.mktemp("results"), name="smoke")
 
 
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> tamis.bench.Run:
+    """The suite `live` at a tiny size, run once. Tests must not change its files."""
+    return tamis.bench.run(
+        suite="live",
+        overrides={"n_subscriptions": 300},
+        engines=["ocm"],
+        repeat=1,
+        max_seconds=1,
+        out=tmp_path_factory.mktemp("results"),
+        name="live",
+    )
+
+
 @pytest.fixture
 def main() -> Main:
     """`tamis` with the arguments given, in this process; gives the exit code."""

@@ -78,7 +78,15 @@ def test_a_right_engine_passes_in_every_way(subject: Subject, referee: Referee) 
     assert subject.wrong == ""
     assert subject.check["by"] == "naive"
     assert subject.check["events"] == 15
+    assert subject.check["ways"] == {"batch": 15, "single": 15, "dict": 15}
     assert subject.check["matches"] >= 15
+
+
+def test_a_slow_engine_is_checked_on_fewer_events_one_by_one(subject: Subject) -> None:
+    referee = Referee(subject.workload, subject.workload.events(50).read_all(), "subscriptions")
+    check(subject, referee, ["ids"], max_seconds=1e-9)
+    assert subject.wrong == ""
+    assert subject.check["ways"] == {"batch": 50, "single": 20, "dict": 20}
 
 
 @pytest.mark.parametrize("output", ["ids", "bitset", "count"])

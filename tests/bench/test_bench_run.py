@@ -19,7 +19,7 @@ import tamis.bench
 from tamis import workloads
 from tamis.bench.answers import collect
 from tamis.bench.check import Referee
-from tamis.bench.plan import MODES, Cell, Plan, make
+from tamis.bench.plan import ENGINE_MODES, MICRO_MODES, Cell, Plan, make
 from tamis.bench.progress import Progress
 from tamis.bench.results import RUN_FILE, cell_of
 from tamis.bench.runner import _Runner
@@ -47,7 +47,7 @@ def assert_only_whole_files(folder: Path) -> None:
 def test_smoke_suite_gives_one_whole_file_for_each_cell(smoke: tamis.bench.Run) -> None:
     assert smoke.is_ok
     assert files(smoke.path) == {RUN_FILE, *(f"{cell.id}.json" for cell in smoke.plan.cells)}
-    assert {each["mode"] for each in smoke.cells} == set(MODES)
+    assert {each["mode"] for each in smoke.cells} == {*ENGINE_MODES, *MICRO_MODES}
     assert_only_whole_files(smoke.path)
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import tamis.bench
-from tamis.bench.plan import MODES
+from tamis.bench.plan import ENGINE_MODES, MICRO_MODES
 from tamis.bench.tables import bar_of, count, duration
+
+MODES = (*ENGINE_MODES, *MICRO_MODES)  # of the suite smoke
 
 
 def test_every_mode_has_a_table_of_its_own(smoke: tamis.bench.Run) -> None:
@@ -115,13 +117,16 @@ def test_quiet_says_nothing(tmp_path: Path, main: Any, capsys: pytest.CaptureFix
     ("arguments", "message"),
     [
         ("run", "something to measure must be given"),
-        ("run --suite nosuch", "suite must be one of smoke, defaults, foundation, not 'nosuch'"),
+        ("run --suite nosuch", "suite must be one of smoke, defaults, foundation, live, "),
         ("run --workload pcm-defualt", "did you mean pcm-default"),
         ("run --workload pcm-default --engine x", "engine must be auto or one of"),
         ("run --workload pcm-default --set n_filters", "--set must be NAME=VALUE"),
         ("run --resume nowhere", "nowhere must be a run"),
         ("run --resume . --repeat 3", "--repeat must not be given with --resume"),
         ("show nowhere", "nowhere must be a run"),
+        ("report nowhere page.md", "nowhere must be a run"),
+        ("report nowhere page.html", "FILE must end in .md, not be page.html"),
+        ("run --suite papers --cell-seconds 0", "cell_seconds must be a number above 0"),
     ],
 )
 def test_mistakes_are_a_line_and_exit_code_2(
@@ -133,7 +138,7 @@ def test_mistakes_are_a_line_and_exit_code_2(
     assert message in shown
 
 
-@pytest.mark.parametrize("command", ["run", "list", "compare", "show"])
+@pytest.mark.parametrize("command", ["run", "list", "compare", "show", "report"])
 def test_help_has_examples(command: str, main: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main("bench", command, "--help")

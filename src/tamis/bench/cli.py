@@ -1,4 +1,4 @@
-"""`tamis bench run|list|compare|show`."""
+"""`tamis bench run|list|compare|show|report`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import tamis
 from tamis import workloads
-from tamis.bench import comparison, plots, progress, results, runner, tables
+from tamis.bench import comparison, plots, progress, report, results, runner, tables
 from tamis.bench import plan as plans
 from tamis.bench.suites import SUITES
 from tamis.errors import ArgumentError, TamisError
@@ -64,6 +64,7 @@ def add_commands(subparsers: argparse._SubParsersAction[Any]) -> None:
     _add_list(commands)
     _add_compare(commands)
     _add_show(commands)
+    _add_report(commands)
 
 
 def _add(
@@ -165,6 +166,13 @@ def _add_run(commands: argparse._SubParsersAction[Any]) -> None:
         action="store_true",
         help="one engine in memory at a time; repetitions are then not interleaved",
     )
+    how.add_argument(
+        "--cell-seconds",
+        type=float,
+        metavar="S",
+        help="each engine in a process of its own, which is killed after so many seconds of "
+        "deploying, checking and measuring; its cells are then recorded as capped",
+    )
     how.add_argument("--baseline", metavar="ENGINE", help="of the ratios (default: the first)")
     where = parser.add_argument_group("where to")
     where.add_argument(
@@ -211,6 +219,7 @@ def _folder_of(args: argparse.Namespace) -> Path:
             "repeat",
             "max_seconds",
             "sequential",
+            "cell_seconds",
             "baseline",
             "name",
         )
@@ -243,6 +252,7 @@ def _folder_of(args: argparse.Namespace) -> Path:
         repeat=args.repeat,
         max_seconds=args.max_seconds,
         sequential=args.sequential,
+        cell_seconds=args.cell_seconds,
         baseline=args.baseline,
     )
     if not args.quiet:
@@ -393,4 +403,27 @@ def _show(args: argparse.Namespace) -> int:
     if not written:
         color = sys.stdout.isatty() and not args.markdown
         print(tables.show(run, markdown=args.markdown, color=color), end="")
+    return EXIT_OK
+
+
+def _add_report(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = _add(
+        commands,
+        "report",
+        "write a run as a page of Markdown with its plots beside it",
+        "examples:\n  tamis bench report papers docs/benchmarks/papers.md",
+        _report,
+    )
+    parser.add_argument("which", metavar="RUN", help="its folder, a file of it, or its name")
+    parser.add_argument("file", metavar="FILE", help="the page to write, which ends in .md")
+    parser.add_argument("--title", help="of the page (default: from its name)")
+
+
+@_reports_errors
+def _report(args: argparse.Namespace) -> int:
+    if not args.file.endswith(".md"):
+        raise ArgumentError(f"FILE must end in .md, not be {args.file}")
+    run = results.load(results.find(args.which, args.out))
+    for path in report.write(run, args.file, args.title):
+        print(f"wrote {path}")
     return EXIT_OK

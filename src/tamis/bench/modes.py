@@ -12,6 +12,8 @@ each of its series. Preparing (encoding events, making dicts) is never timed.
     build        deployment      subscription   subscribe_many in chunks, flush (see subject.py)
     encode       dict, arrow-flat, arrow-map, json-lines          event
     parse        parse_many, subscribe_many                       predicate
+
+The modes about the live matcher are in live.py.
 """
 
 from __future__ import annotations
@@ -46,6 +48,12 @@ UNITS = {
     "throughput": "event",
     "encode": "event",
     "parse": "predicate",
+    "load": "subscription",
+    "change": "change",
+    "durable": "change",
+    "open": "call",
+    "call": "event",
+    "churn": "event",
 }
 
 

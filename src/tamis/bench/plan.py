@@ -4,7 +4,10 @@ A cell is one measurement: workload × engine × parameters × threads × mode. 
 workload and the number of threads form a stage: their matchers live at the same time and their
 repetitions are interleaved, because a noisy minute should hurt every engine and not one.
 
-    Plan ── stages ── cells          with sequential=True each stage has one engine only
+    Plan ── stages ── cells          with sequential=True each stage has one engine only;
+                                     with cell_seconds it also has a process of its own
+
+A live mode measures a matcher while it changes, is loaded or opened: each cell is a stage.
 """
 
 from __future__ import annotations
@@ -33,13 +36,28 @@ MICRO_MODES: dict[str, tuple[str, dict[str, Any]]] = {
     "parse": ("hem-default", {"n_subscriptions": 10_000}),
 }
 MICRO_LABELS = {"encode": "5 integers an event", "parse": "10 BETWEENs a predicate"}
-MODES = (*ENGINE_MODES, *MICRO_MODES)
+# Modes about the live matcher, with the workload and the threads that they have unless told.
+LIVE_MODES: dict[str, tuple[str, dict[str, Any], int]] = {
+    "load": ("hem-default", {}, 2),
+    "change": ("hem-default", {}, 2),
+    "durable": ("hem-default", {}, 2),
+    "open": ("hem-default", {}, 2),
+    "call": ("pcm-default", {"n_filters": 100}, 1),
+    "churn": ("pcm-default", {}, 1),
+}
+MODES = (*ENGINE_MODES, *MICRO_MODES, *LIVE_MODES)
 MODE_MEANINGS = {
     "build": "subscribe_many and flush: deployment of the whole workload, and its bytes",
     "latency": "one event at a time: encoded beforehand, and from a Python dict",
     "throughput": "batches of events: encoded beforehand, and from Arrow",
     "encode": "the encoders alone: dict, Arrow flat, Arrow map, JSON lines (no engine)",
     "parse": "the parser alone, and subscribe_many (no engine)",
+    "load": "subscribe_many and flush in a fresh process: seconds, and resident bytes",
+    "change": "one subscribe, unsubscribe or move among all subscriptions, also during a merge",
+    "durable": "changes a second that are in the log, with each way of syncing",
+    "open": "opening a saved matcher in a fresh process, and what two processes share",
+    "call": "what match of a dict costs beyond encoding and engine",
+    "churn": "matching during constant change, against the same matcher left alone",
 }
 
 DELIVERS = ("subscriptions", "subscribers")
@@ -49,7 +67,9 @@ PRESET_REPEAT = 5
 PRESET_MAX_SECONDS = 60.0
 PRESET_BATCH = 4096
 PRESET_ENCODE_EVENTS = 20_000
+PRESET_LIVE_EVENTS = 500  # of the modes call and churn
 
+_MATCHING = ("call", "churn")  # live modes that match events
 # Modes deploy, then match: build first, so that its last matcher serves the others.
 _MODE_ORDER = {mode: place for place, mode in enumerate(MODES)}
 
@@ -129,6 +149,7 @@ class Plan:
     repeat: int = PRESET_REPEAT
     max_seconds: float = PRESET_MAX_SECONDS
     sequential: bool = False
+    cell_seconds: float | None = None
     baseline: str = ""
     suite: str = ""
     notes: tuple[str, ...] = field(default=())
@@ -140,7 +161,9 @@ class Plan:
             key: tuple[Any, ...] = (cell.workload, cell.overrides, cell.threads, cell.deliver)
             if cell.mode in MICRO_MODES:
                 key = (cell.mode, *key)
-            elif self.sequential:
+            elif cell.mode in LIVE_MODES:
+                key = (cell.id,)
+            elif self.sequential or self.cell_seconds is not None:
                 key = (*key, cell.engine, cell.parameters)
             by_key.setdefault(key, []).append(cell)
         return [
@@ -154,6 +177,7 @@ class Plan:
             "repeat": self.repeat,
             "max_seconds": self.max_seconds,
             "sequential": self.sequential,
+            "cell_seconds": self.cell_seconds,
             "baseline": self.baseline,
             "notes": list(self.notes),
             "cells": [{"id": cell.id, **cell.to_json()} for cell in self.cells],
@@ -188,18 +212,19 @@ def make(
     repeat: int | None = None,
     max_seconds: float | None = None,
     sequential: bool = False,
+    cell_seconds: float | None = None,
     baseline: str | None = None,
 ) -> Plan:
     """The plan of a suite, or of a grid given directly.
 
     Values in `overrides` and `parameters` may be lists: each of their values makes cells of its
     own. A name may be for one workload or engine alone: "hem-default:n_subscriptions", "hem:g".
+    With a suite, `overrides` change the workloads that it has.
     """
     presets: dict[str, Any] = {"repeat": PRESET_REPEAT, "max_seconds": PRESET_MAX_SECONDS}
     direct: dict[str, Any] = {
         "workloads": workloads,
         "modes": modes,
-        "overrides": overrides,
         "events": events,
         "batch": batch,
         "deliver": deliver,
@@ -219,8 +244,10 @@ def make(
     notes: list[str] = []
     used_parameters: set[str] = set()
     for entry in entries:
+        changes = dict(overrides or {})
         if seed is not None:
-            entry["overrides"] = {**entry.get("overrides", {}), "seed": seed}
+            changes["seed"] = seed
+        entry["overrides"] = {**entry.get("overrides", {}), **changes}
         if engines:
             entry["engines"] = engines
         if threads:
@@ -238,6 +265,9 @@ def make(
     max_seconds = presets["max_seconds"] if max_seconds is None else max_seconds
     if not max_seconds > 0:
         raise ArgumentError(f"max_seconds must be a number above 0, not {max_seconds!r}")
+    cell_seconds = presets.get("cell_seconds") if cell_seconds is None else cell_seconds
+    if cell_seconds is not None and not cell_seconds > 0:
+        raise ArgumentError(f"cell_seconds must be a number above 0, not {cell_seconds!r}")
     labels = [cell.engine for cell in cells if cell.engine]
     if baseline is not None and baseline not in labels:
         raise ArgumentError(
@@ -249,6 +279,7 @@ def make(
         repeat=repeat,
         max_seconds=float(max_seconds),
         sequential=sequential,
+        cell_seconds=None if cell_seconds is None else float(cell_seconds),
         baseline=baseline or (labels[0] if labels else ""),
         suite=suite or "",
         notes=tuple(dict.fromkeys(notes)),
@@ -262,7 +293,7 @@ def grid(
     modes: Sequence[str] = (),
     overrides: Mapping[str, Any] | None = None,
     parameters: Mapping[str, Any] | None = None,
-    threads: Sequence[int] = (1,),
+    threads: Sequence[int] = (),
     events: int | None = None,
     batch: int | None = None,
     deliver: str | None = None,
@@ -284,15 +315,22 @@ def grid(
     for count in threads:
         _check_count("threads", count)
     engine_modes = [mode for mode in modes if mode in ENGINE_MODES]
+    live_modes = [mode for mode in modes if mode in LIVE_MODES]
     if engine_modes and not workloads:
         raise ArgumentError(
             f"a workload must be given for the mode {engine_modes[0]}, and there is none; "
             "see tamis bench list"
         )
     bases: list[tuple[str, dict[str, Any], list[str]]]
-    bases = [(key, {}, engine_modes) for key in workloads if engine_modes]
+    bases = [(key, {}, [*engine_modes, *live_modes]) for key in workloads]
+    if not workloads:
+        bases += [(*LIVE_MODES[mode][:2], [mode]) for mode in live_modes]
+    bases = [base for base in bases if base[2]]
     bases += [(*MICRO_MODES[mode], [mode]) for mode in modes if mode in MICRO_MODES]
     sizes = _overrides_of([(key, base) for key, base, _ in bases], overrides or {}, notes)
+    # What is measured of a live matcher is mostly not the engine: one is enough unless told.
+    if not engines and live_modes and not engine_modes:
+        engines = ("auto",)
     chosen = _choose_engines(engines, parameters or {}, notes, used_parameters)
     cells = []
     for (key, base, its_modes), variants in zip(bases, sizes, strict=True):
@@ -305,28 +343,28 @@ def grid(
                     cells.append(Cell(mode, key, pairs, n_events=events or PRESET_ENCODE_EVENTS))
                 elif mode == "parse":
                     cells.append(Cell(mode, key, pairs))
-            for (engine, values), count, mode in itertools.product(chosen, threads, its_modes):
-                if mode in MICRO_MODES:
-                    continue
-                n_events = {
-                    "latency": events or workload.n_events,
-                    "throughput": events or max(workload.n_events, batch),
-                    "build": 0,
-                }[mode]
-                cells.append(
-                    Cell(
-                        mode,
-                        key,
-                        pairs,
-                        engine,
-                        values,
-                        count,
-                        deliver,
-                        output if mode != "build" else "",
-                        batch if mode == "throughput" else 0,
-                        n_events,
+            with_engine = [mode for mode in its_modes if mode not in MICRO_MODES]
+            for (engine, values), mode in itertools.product(chosen, with_engine):
+                for count in threads or (LIVE_MODES[mode][2] if mode in LIVE_MODES else 1,):
+                    common = (mode, key, pairs, engine, values, count)
+                    if mode in LIVE_MODES:
+                        n_events = events or PRESET_LIVE_EVENTS if mode in _MATCHING else 0
+                        cells.append(Cell(*common, n_events=n_events))
+                        continue
+                    n_events = {
+                        "latency": events or workload.n_events,
+                        "throughput": events or max(workload.n_events, batch),
+                        "build": 0,
+                    }[mode]
+                    cells.append(
+                        Cell(
+                            *common,
+                            deliver,
+                            output if mode != "build" else "",
+                            batch if mode == "throughput" else 0,
+                            n_events,
+                        )
                     )
-                )
     return cells
 
 
@@ -368,6 +406,8 @@ def _choose_engines(
     every = {engine.name: engine for engine in tamis.engines()}
     if not names:
         names = [engine.name for engine in every.values() if engine.available]
+        # naive first: the others are measured against it, and checked with its answers.
+        names.sort(key=lambda name: name != "naive")
         for engine in every.values():
             if not engine.available:
                 notes.append(f"{engine.name} is left out: {engine.unavailable}")

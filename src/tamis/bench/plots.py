@@ -13,7 +13,7 @@ from tamis.bench.tables import MAIN_SERIES, cpu_us, footer, is_ok, tables, workl
 from tamis.errors import UnavailableError
 
 PLOTTED = ("latency", "throughput", "build", "encode", "parse")
-_TITLES = {
+TITLES = {
     "latency": "Single events: CPU time per event",
     "throughput": "Batches of events: CPU time per event",
     "build": "Deployment: CPU time per subscription",
@@ -21,6 +21,9 @@ _TITLES = {
     "parse": "Parser: CPU time per predicate",
 }
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
+_HATCHES = ("", "//", "..")  # of the second and third round of colours
+_MARKERS = ("o", "^", "s")
+MAX_GROUPS = 8  # workloads beside one another as bars; more are points
 _COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
 
 
@@ -45,7 +48,7 @@ def write_html(run: Run, path: str | Path) -> list[Path]:
         parts.append(f"<h2>{html.escape(table.title)}</h2>")
         if table.mode in pictures:
             data = base64.b64encode(pictures[table.mode]).decode()
-            alt = html.escape(_TITLES[table.mode])
+            alt = html.escape(TITLES[table.mode])
             parts.append(f'<img alt="{alt}" src="data:image/png;base64,{data}">')
         head = "".join(f"<th>{html.escape(each)}</th>" for each in table.columns)
         body = "".join(
@@ -81,10 +84,15 @@ def _figures(run: Run) -> dict[str, bytes]:
         good = [each for each in run.cells if each["cell"]["mode"] == mode and is_ok(each)]
         if not good:
             continue
-        width = max(8.0, min(24.0, 4.0 + 0.5 * sum(len(each["series"]) for each in good)))
-        figure = Figure(figsize=(width, 5.5), layout="constrained")
-        FigureCanvasAgg(figure)
-        _draw(figure, mode, good, run)
+        if len({workload_label(each) for each in good}) > MAX_GROUPS and mode in MAIN_SERIES:
+            figure = Figure(layout="constrained")
+            FigureCanvasAgg(figure)
+            _draw_points(figure, mode, good, run)
+        else:
+            width = max(8.0, min(24.0, 4.0 + 0.5 * sum(len(each["series"]) for each in good)))
+            figure = Figure(figsize=(width, 5.5), layout="constrained")
+            FigureCanvasAgg(figure)
+            _draw(figure, mode, good, run)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=150)
         drawn[mode] = buffer.getvalue()
@@ -118,16 +126,19 @@ def _draw(figure: Any, mode: str, good: list[Result], run: Run) -> None:
             capsize=3,
             label=name,
             color=_COLORS[place % len(_COLORS)],
+            hatch=_HATCHES[place // len(_COLORS) % len(_HATCHES)],
             ecolor="#444444",
         )
-        axes.bar_label(bars, labels=[f"{low:.3g}" for low in lows], padding=2, fontsize=8)
+        # Many bars are narrow: numbers beside one another would be one smear.
+        many = {"rotation": 90, "fontsize": 6} if len(values) > 12 else {"fontsize": 8}
+        axes.bar_label(bars, labels=[f"{low:.3g}" for low in lows], padding=2, **many)
     positive = [low for low, _, _ in values.values() if low > 0]
     if positive and max(positive) > 20 * min(positive):
         axes.set_yscale("log")
     labels = [group.replace(" ", "\n") if mode in MAIN_SERIES else group for group in groups]
     axes.set_xticks(range(len(groups)), labels, fontsize=9)
     axes.set_ylabel("CPU µs, minimum; whisker: maximum")
-    axes.set_title(_TITLES[mode])
+    axes.set_title(TITLES[mode])
     axes.margins(y=0.15)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)
@@ -135,7 +146,50 @@ def _draw(figure: Any, mode: str, good: list[Result], run: Run) -> None:
     if len(names) > 1:
         axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))
     else:
-        axes.set_title(f"{_TITLES[mode]} ({names[0]})")
+        axes.set_title(f"{TITLES[mode]} ({names[0]})")
+    _sign(figure, run)
+
+
+def _draw_points(figure: Any, mode: str, good: list[Result], run: Run) -> None:
+    """A panel for each family of workloads, a column of points for each workload."""
+    families: dict[str, list[str]] = {}
+    for result in good:
+        labels = families.setdefault(result["cell"]["workload"].split("-")[0], [])
+        if workload_label(result) not in labels:
+            labels.append(workload_label(result))
+    names = list(dict.fromkeys(cell_of(each).engine_label for each in good))
+    widest = max(map(len, families.values()))
+    figure.set_size_inches(max(8.0, 3.0 + 0.2 * widest), 4.5 * len(families) + 0.5)
+    panels = figure.subplots(len(families), 1, squeeze=False)
+    for axes, (family, labels) in zip(panels[:, 0], families.items(), strict=True):
+        for place, name in enumerate(names):
+            mine = {
+                workload_label(each): cpu_us(each, MAIN_SERIES[mode])
+                for each in good
+                if cell_of(each).engine_label == name and workload_label(each) in labels
+            }
+            axes.plot(
+                [labels.index(label) for label in mine],
+                list(mine.values()),
+                _MARKERS[place // len(_COLORS) % len(_MARKERS)],
+                label=name,
+                color=_COLORS[place % len(_COLORS)],
+                markersize=5,
+            )
+        axes.set_yscale("log")
+        axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=6)
+        axes.set_ylabel("CPU µs, minimum", fontsize=8)
+        axes.set_title(family, fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.3)
+        axes.set_axisbelow(True)
+    panels[0, 0].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    figure.suptitle(TITLES[mode])
+    _sign(figure, run)
+
+
+def _sign(figure: Any, run: Run) -> None:
+    """Machine, date and command below."""
     lines = [line if len(line) <= 150 else line[:149] + "…" for line in footer(run).splitlines()]
     # Command lines may hold dollar signs, which are no formulas.
     figure.supxlabel("\n".join(lines).replace("$", r"\$"), fontsize=7, color="#555555")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,10 @@ from tamis.bench.plan import Cell, Plan
 from tamis.errors import ArgumentError
 
 FORMAT = 1
+# Wrong and failed cells are tried again when a run is resumed; those over their time are not.
+FINISHED = ("ok", "capped")
 RUN_FILE = "run.json"
+WORK_FOLDER = ".work"  # of inputs.py
 PRESET_OUT = "bench-results"
 
 Result = dict[str, Any]
@@ -44,8 +48,8 @@ class Run:
 
     @property
     def is_ok(self) -> bool:
-        """Is every cell there, with a number?"""
-        return self.is_complete and all(cell["status"] == "ok" for cell in self.cells)
+        """Is every cell there, and none wrong or failed? One may have been over its time."""
+        return self.is_complete and all(cell["status"] in FINISHED for cell in self.cells)
 
 
 def cell_of(result: Result) -> Cell:
@@ -122,5 +126,6 @@ def runs(out: str | Path) -> list[Run]:
 
 def remove_leftovers(folder: Path) -> None:
     """Removes what a killed process had written aside."""
+    shutil.rmtree(folder / WORK_FOLDER, ignore_errors=True)
     for aside in folder.glob(".*.tmp"):
         aside.unlink(missing_ok=True)

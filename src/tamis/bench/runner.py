@@ -5,33 +5,40 @@ for each stage (workload, threads):
     check every engine      sample against naive, digests against one another
     for each mode:          repetition 1 of each engine, repetition 2 of each, …
     write the files         aside, then renamed
+
+With a time for each cell, a stage is one engine and does all this in a process of its own, which is
+killed when its time is over; the cell is then recorded as capped, and not tried again.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tamis.bench import machine, modes, results
+from tamis.bench import isolation, live, machine, modes, results
 from tamis.bench import plan as plans
 from tamis.bench import progress as progresses
 from tamis.bench.answers import Answers, collect, difference, digest_event, sort_ids
 from tamis.bench.check import SAMPLE_EVENTS, Referee, check
+from tamis.bench.inputs import Inputs, Workspace
 from tamis.bench.measure import Lap, summarise
-from tamis.bench.plan import MICRO_MODES, Cell, Plan, Stage
+from tamis.bench.plan import LIVE_MODES, MICRO_MODES, Cell, Plan, Stage
 from tamis.bench.progress import OnProgress, Progress
-from tamis.bench.results import RUN_FILE, Result, Run
-from tamis.bench.subject import Subject
+from tamis.bench.results import FINISHED, RUN_FILE, Result, Run
+from tamis.bench.subject import CHECKER, Subject
 from tamis.errors import ArgumentError
+from tamis.workloads import Workload
 
-FINISHED = ("ok",)  # wrong and failed cells are tried again when a run is resumed
+if TYPE_CHECKING:
+    from tamis.bench.child import Channel
 
 
 def run(
@@ -51,6 +58,7 @@ def run(
     repeat: int | None = None,
     max_seconds: float | None = None,
     sequential: bool = False,
+    cell_seconds: float | None = None,
     baseline: str | None = None,
     out: str | Path = results.PRESET_OUT,
     name: str | None = None,
@@ -64,6 +72,7 @@ def run(
     modes        of `tamis.bench.MODES`; by default latency and throughput
     events       how many; by default the workload's own number
     repeat       repetitions, of which the minimum counts; `max_seconds` caps those of a cell
+    cell_seconds each engine in a process of its own, which is killed after so many seconds
     out, name    the results are files in out/name; a run of that name is resumed
 
     A wrong answer gives no number: see `Run.is_ok` and the status of each of `Run.cells`.
@@ -84,6 +93,7 @@ def run(
         repeat=repeat,
         max_seconds=max_seconds,
         sequential=sequential,
+        cell_seconds=cell_seconds,
         baseline=baseline,
     )
     return run_plan(start(plan, out, name), on_progress)
@@ -200,23 +210,102 @@ class _Runner:
         self.circumstances: dict[str, Any] = {}
         self.known: dict[tuple[Any, ...], list[_Known]] = {}
         self.referee: tuple[tuple[Any, ...], Referee] | None = None
+        self.workspace = Workspace(folder)
+        self.inputs: Inputs | None = None  # in a process of a stage's own
 
     def go(self) -> None:
         todo = [cell for cell in self.plan.cells if cell.id not in self.done]
         if not todo:
             return
         self.circumstances = _circumstances()
-        for stage in self.plan.stages(todo):
-            self.load_before = machine.load()
-            try:
-                if stage.cells[0].mode in MICRO_MODES:
-                    self._run_micro(stage)
+        try:
+            for stage in self.plan.stages(todo):
+                mode = stage.cells[0].mode
+                if mode in MICRO_MODES:
+                    run = self._run_micro
+                elif mode in LIVE_MODES:
+                    run = self._run_live
+                elif self.plan.cell_seconds is not None:
+                    run = self._run_isolated
                 else:
-                    self._run_engines(stage)
-            except Exception:  # the workload cannot be made: the other stages may still run
-                for cell in stage.cells:
-                    if cell.id not in self.done:
-                        self._write(cell, "error", {"reason": traceback.format_exc()})
+                    run = self._run_engines
+                self.run_stage(stage, run)
+        finally:
+            self.workspace.remove()
+
+    def run_stage(self, stage: Stage, run: Callable[[Stage], None] | None = None) -> None:
+        """Measures the cells of a stage, in this process unless told; an error is theirs alone."""
+        self.load_before = machine.load()
+        try:
+            (run or self._run_engines)(stage)
+        except Exception as error:  # such as a workload that cannot be made
+            failed = isinstance(error, isolation.ChildError)
+            reason = str(error) if failed else traceback.format_exc()
+            for cell in stage.cells:
+                if cell.id not in self.done:
+                    self._write(cell, "error", {"reason": reason})
+
+    def _run_live(self, stage: Stage) -> None:
+        for cell in stage.cells:
+            inputs = self._prepare(cell)
+            report = functools.partial(self._report, cell)
+            instrument = live.Instrument(cell, inputs, self.plan.max_seconds, report)
+            measure = _Measure(cell, instrument, instrument)
+            self._interleave([measure])
+            engine = _engine_facts(Subject(cell.make_workload(), cell.engine, cell.parameters))
+            facts = {
+                "workload": _workload_facts(cell),
+                "engine": engine,
+                "threads": cell.threads,
+                "n_subscriptions": cell.make_workload().n_subscriptions,
+                "figures": instrument.figures(),
+                "details": instrument.details,
+            }
+            self._finish(measure, facts)
+
+    def _run_isolated(self, stage: Stage) -> None:
+        first = stage.cells[0]
+        inputs = self._prepare(first)
+        spec = {
+            "folder": str(self.folder),
+            "plan": self.plan.to_json(),
+            "cells": [cell.to_json() for cell in stage.cells],
+            "inputs": str(inputs.folder),
+            "circumstances": self.circumstances,
+        }
+        truth = inputs.truth(_n_events(stage, first.make_workload()), first.deliver)
+        if first.engine != CHECKER and not truth.exists():
+            isolation.call("truth", spec, on_phase=lambda phase: self._report(first, phase))
+        expired = ""
+        try:
+            isolation.call(
+                "stage",
+                spec,
+                limit_s=self.plan.cell_seconds,
+                on_phase=lambda phase: self._report(first, phase),
+            )
+        except isolation.ExpiredError as error:
+            expired = str(error)
+        known = {each["id"]: each for each in results.load(self.folder).cells}
+        self.done = {id: each for id, each in known.items() if each["status"] in FINISHED}
+        for cell in stage.cells:
+            if expired and cell.id not in self.done:
+                facts = {"workload": _workload_facts(cell), "cell_seconds": self.plan.cell_seconds}
+                self._write(cell, "capped", {**facts, "reason": expired})
+            else:
+                self._report_written(cell, known[cell.id])
+
+    def _prepare(self, cell: Cell) -> Inputs:
+        """The files of the cell's workload, made in another process."""
+        self._report(cell, "making subscriptions")
+        inputs = self.workspace.inputs(cell)
+        if not inputs.subscriptions.exists():
+            isolation.call(
+                "subscriptions",
+                {"cell": cell.to_json(), "inputs": str(inputs.folder)},
+                on_phase=lambda phase: self._report(cell, phase),
+            )
+        return inputs
 
     def _run_micro(self, stage: Stage) -> None:
         for cell in stage.cells:
@@ -236,9 +325,8 @@ class _Runner:
 
     def _run_engines(self, stage: Stage) -> None:
         first = stage.cells[0]
-        workload = first.make_workload()
-        n_events = max(cell.n_events for cell in stage.cells)
-        n_events = n_events or min(SAMPLE_EVENTS, workload.n_events)  # build alone: for the check
+        workload = self._workload(first)
+        n_events = _n_events(stage, workload)
         self._report(first, "making events")
         events = workload.events(n_events).read_all().combine_chunks()
         subjects: dict[tuple[Any, ...], Subject] = {}
@@ -266,6 +354,8 @@ class _Runner:
             if not subject.wrong and not subject.error:
                 facts = _subject_facts(subject, measure.cell)
                 facts.update(_answer_facts(subject, measure, n_events))
+                if self.inputs:  # nobody else's memory is in this process
+                    facts["process_bytes"] = machine.process_bytes()
                 self._finish(measure, facts)
         for key, subject in subjects.items():
             for cell in cells_of[key] if subject.wrong or subject.error else ():
@@ -315,9 +405,10 @@ class _Runner:
     ) -> None:
         key = (first.workload, first.overrides, first.deliver)
         if self.referee is None or self.referee[0] != (*key, len(events)):
+            truth = self.inputs.truth(len(events), first.deliver) if self.inputs else None
             self.referee = (
                 (*key, len(events)),
-                Referee(first.make_workload(), events, first.deliver),
+                Referee(self._workload(first), events, first.deliver, truth),
             )
         referee = self.referee[1]
         own = next((each for each in subjects.values() if each.is_checker), None)
@@ -330,7 +421,7 @@ class _Runner:
             self._report(cell, "checking")
             outputs = sorted({c.output for c in cells_of[each] if c.output} | {"ids"})
             try:
-                check(subject, referee, outputs)
+                check(subject, referee, outputs, self.plan.max_seconds)
                 if not subject.wrong:
                     subject.answers = collect(
                         subject.matcher,
@@ -467,8 +558,14 @@ class _Runner:
         results.write(self.folder / f"{cell.id}.json", result)
         if status in FINISHED:
             self.done[cell.id] = result
-        reason = str(facts.get("reason", "")).strip().splitlines()
-        self._report(cell, "written", status, reason[-1] if reason else "")
+        self._report_written(cell, result)
+
+    def _report_written(self, cell: Cell, result: Mapping[str, Any]) -> None:
+        reason = str(result.get("reason", "")).strip().splitlines()
+        self._report(cell, "written", result["status"], reason[-1] if reason else "")
+
+    def _workload(self, cell: Cell) -> Workload:
+        return self.inputs.workload(cell) if self.inputs else cell.make_workload()
 
     def _report(self, cell: Cell, phase: str, status: str = "", detail: str = "") -> None:
         self.on_progress(
@@ -497,17 +594,26 @@ def _workload_facts(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _subject_facts(subject: Subject, cell: Cell) -> dict[str, Any]:
+def _n_events(stage: Stage, workload: Workload) -> int:
+    """How many events a stage needs; for build alone, those of the check."""
+    return max(cell.n_events for cell in stage.cells) or min(SAMPLE_EVENTS, workload.n_events)
+
+
+def _engine_facts(subject: Subject) -> dict[str, Any]:
     engine = subject.facts
     presets = {each.name: each.preset for each in (engine.parameters if engine else ())}
     return {
+        "name": subject.engine,
+        "parameters": {**presets, **dict(subject.parameters)},
+        "exact": subject.is_exact,
+        "device": engine.device if engine else None,
+    }
+
+
+def _subject_facts(subject: Subject, cell: Cell) -> dict[str, Any]:
+    return {
         "workload": _workload_facts(cell),
-        "engine": {
-            "name": subject.engine,
-            "parameters": {**presets, **dict(subject.parameters)},
-            "exact": subject.is_exact,
-            "device": engine.device if engine else None,
-        },
+        "engine": _engine_facts(subject),
         "threads": subject.threads,
         "n_subscriptions": subject.workload.n_subscriptions,
         "check": subject.check,
@@ -540,3 +646,39 @@ def _answer_facts(subject: Subject, measure: _Measure, n_made: int) -> dict[str,
     if measure.cell.mode == "throughput":
         facts["batch"] = instrument.batch
     return facts
+
+
+# --- tasks of a stage's own process (child.py) ---
+
+
+def run_stage(spec: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Measures one stage of a run; its files are the result."""
+    folder = Path(spec["folder"])
+    plan = Plan.from_json(spec["plan"])
+
+    def report(progress: Progress) -> None:
+        if not progress.status:
+            channel.phase(progress.phase)
+
+    runner = _Runner(folder, plan, results.load(folder).cells, report)
+    runner.circumstances = spec["circumstances"]
+    runner.inputs = Inputs(spec["inputs"])
+    channel.begin()
+    runner.run_stage(_stage_of(spec))
+    return {}
+
+
+def write_truth(spec: dict[str, Any], channel: Channel) -> dict[str, Any]:
+    """Lets naive answer the events that the engines of a workload are checked on."""
+    stage = _stage_of(spec)
+    first, inputs = stage.cells[0], Inputs(spec["inputs"])
+    workload = inputs.workload(first)
+    n_events = _n_events(stage, workload)
+    channel.phase("naive answers")
+    events = workload.events(n_events).read_all().combine_chunks()
+    Referee(workload, events, first.deliver, inputs.truth(n_events, first.deliver)).truth()
+    return {}
+
+
+def _stage_of(spec: Mapping[str, Any]) -> Stage:
+    return Stage(tuple(Cell.from_json(cell) for cell in spec["cells"]))

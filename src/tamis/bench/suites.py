@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tamis import workloads
 from tamis.errors import ArgumentError
 
 Sizes = dict[str, dict[str, Any]]
@@ -70,6 +71,44 @@ SUITES: dict[str, dict[str, Any]] = {
             *_entries(
                 _REDUCED, engines=["naive"], modes=["build", "latency", "throughput"], events=200
             ),
+        ],
+    },
+    "live": {
+        "description": "the live matcher at full size: loading, changes, durability, opening, "
+        "calls, and matching during change",
+        "repeat": 3,
+        "max_seconds": 240.0,
+        "entries": [
+            {"modes": ["load", "change", "durable", "open"], "workloads": ["hem-default"]},
+            {"modes": ["change"], "workloads": ["clcb-default"]},
+            {"modes": ["call"]},
+            {"modes": ["churn"], "workloads": ["pcm-default"], "engines": ["naive", "ocm"]},
+        ],
+    },
+    "papers": {
+        "description": "single events on the four papers' defaults with every available engine, "
+        "each in a process of its own",
+        "repeat": 3,
+        "max_seconds": 10.0,
+        "cell_seconds": 300.0,
+        "entries": _entries(_FULL, modes=["latency"], events=200),
+    },
+    "papers-grid": {
+        "description": "every variant of the four papers' workloads, every available engine, 60 s "
+        "for each",
+        "repeat": 3,
+        "max_seconds": 6.0,
+        "cell_seconds": 60.0,
+        "entries": [
+            {
+                "workloads": [key],
+                "deliver": _DELIVER.get(f"{family}-default", "subscriptions"),
+                "modes": ["latency"],
+                "events": 100,
+            }
+            for family in ("pcm", "hem", "clcb", "fpga")
+            for key in workloads.keys(family)
+            if not key.endswith("-default")
         ],
     },
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tamis.bench.comparison import Comparison
-from tamis.bench.plan import MODE_MEANINGS, MODES
+from tamis.bench.plan import LIVE_MODES, MODE_MEANINGS, MODES
 from tamis.bench.results import Result, Run, cell_of
 
 # The series that a mode's headline, its ratio and its bars stand for.
@@ -38,7 +39,7 @@ def show(run: Run, *, markdown: bool = False, bars: bool = True, color: bool = F
     parts = []
     for table in tables(run):
         if markdown:
-            parts.append(f"### {table.title}\n\n" + _markdown(table.columns, table.rows))
+            parts.append(f"### {table.title}\n\n" + markdown_table(table.columns, table.rows))
         else:
             parts.append(table.title + "\n" + _text(table.columns, table.rows))
             if bars and table.bars:
@@ -202,16 +203,13 @@ def _rows(
         cell = cell_of(result)
         names = [workload_label(result), cell.engine_label]
         if not is_ok(result):
-            reason = str(result.get("reason", "")).strip().splitlines()
-            table.rows.append([*names, result["status"].upper()])
-            table.footnotes.append(f"{' '.join(names)}: {reason[-1] if reason else 'no reason'}")
+            _say_why_not(table, names, result)
             continue
         check = result["check"]
         if check.get("approximate"):
             names[1] += " ≈"
             table.footnotes.append(
-                f"{' '.join(names)} is approximate: misses "
-                f"{check['false_negative_rate']:.3%} of the matches, "
+                f"{' '.join(names)} is approximate: it missed none of the matches, and "
                 f"{check['false_positive_rate']:.3%} of its answers are false"
             )
         if result["n_measured"] < (result["n_events"] if table.mode != "build" else 0):
@@ -346,9 +344,7 @@ def _micro_table(mode: str, results: Sequence[Result], baseline: str) -> Table:
     for result in results:
         label = cell_of(result).workload_label
         if not is_ok(result):
-            reason = str(result.get("reason", "")).strip().splitlines()
-            table.rows.append([label, result["status"].upper()])
-            table.footnotes.append(f"{label}: {reason[-1] if reason else 'no reason'}")
+            _say_why_not(table, [label], result)
             continue
         for name, series in result["series"].items():
             table.rows.append(
@@ -364,10 +360,111 @@ def _micro_table(mode: str, results: Sequence[Result], baseline: str) -> Table:
     return table
 
 
+def _live_table(mode: str, results: Sequence[Result], baseline: str) -> Table:
+    columns = ["workload", "engine", "figure", "best", "median", "bar", "", "what it is"]
+    table = Table(mode, f"{mode}: {MODE_MEANINGS[mode]}", columns)
+    for result in results:
+        cell = cell_of(result)
+        names = [cell.workload_label, cell.engine_label]
+        if not is_ok(result):
+            _say_why_not(table, names, result)
+            continue
+        for name, figure in result["figures"].items():
+            amount = functools.partial(quantity, unit=figure["unit"])
+            table.rows.append(
+                [
+                    *names,
+                    name,
+                    amount(figure["best"]),
+                    amount(figure["median"]),
+                    _bar_text(figure),
+                    {True: "holds", False: "MISSED", None: ""}[figure["holds"]],
+                    figure["meaning"],
+                ]
+            )
+        n_repetitions = len(next(iter(result["series"].values()))["repetitions"])
+        table.footnotes.append(
+            f"{' '.join(names)}: repetitions {n_repetitions}{_load_text(result)}"
+        )
+        table.footnotes += _live_notes(result)
+    return table
+
+
+def _bar_text(figure: Mapping[str, Any]) -> str:
+    """The bar; in brackets where it is for another workload or size."""
+    for sign, name in (("≤", "at_most"), ("≥", "at_least")):
+        if figure[name] is not None:
+            text = f"{sign} {quantity(figure[name], figure['unit'])}"
+            return text if figure["holds"] is not None else f"({text})"
+    return ""
+
+
+def _load_text(result: Result) -> str:
+    """Who else was busy, where that was more than the machine has cores."""
+    loads = [each[0] for each in result["load"].values() if each]
+    cores = result["machine"].get("cores") or 1
+    return f"; load {max(loads):.0f} on {cores} cores" if loads and max(loads) > cores else ""
+
+
+def _live_notes(result: Result) -> list[str]:
+    """What the figures were measured on, from the last repetition."""
+    details, mode = result["details"], result["mode"]
+    notes = []
+    if mode == "churn":
+        first, last = details["states"][0], details["states"][-1]["after"]
+        notes.append(f"before the changes: {_state_text(first)}")
+        notes.append(f"after them: {_state_text(last)}; flushed: {_state_text(details['quiet'])}")
+    if mode == "open":
+        for place, memory in enumerate(details["processes"], start=1):
+            kinds = ", ".join(
+                f"{name} {(memory['after'][name] - memory['before'][name]) / 2**20:.0f} MiB"
+                for name in ("Rss", "Pss", "Private_Dirty", "Shared_Clean")
+            )
+            notes.append(f"process {place}, what opening added: {kinds}")
+        if not details["is_read_only"]:
+            notes.append("this build has no read_only: one process can hold a matcher at a time")
+    if mode == "change":
+        notes.append(
+            f"{details['n_live']:,} subscriptions; the merge took {details['merge_seconds']:.2f} s"
+        )
+    if mode == "load":
+        notes.append(
+            f"resident {details['resident_bytes'] / 2**20:.0f} MiB, of which "
+            f"{details['resident_bytes_before'] / 2**20:.0f} MiB before loading; "
+            f"{details['n_constraints']:,} constraints"
+        )
+    return notes
+
+
+def _state_text(state: Mapping[str, Any]) -> str:
+    sizes = " + ".join(f"{each:,}" for each in state["segments"])
+    return (
+        f"segments of {sizes}, {state['n_delta_filters']:,} in the delta, {state['n_dead']:,} dead"
+    )
+
+
+def quantity(value: float, unit: str) -> str:
+    """A figure of a live mode with its unit."""
+    nanoseconds = {"s": 1e9, "us": 1e3, "ns": 1.0}
+    if unit in nanoseconds:
+        return ("-" if value < 0 else "") + duration(abs(value) * nanoseconds[unit])
+    if unit == "1/s":
+        return f"{count(value)}/s"
+    return f"{value:,.0f} B" if unit == "B" else f"{value:.3g}"
+
+
+def _say_why_not(table: Table, names: list[str], result: Result) -> None:
+    """The row of a cell without a number, and the reason below."""
+    reason = str(result.get("reason", "")).strip().splitlines()
+    table.rows.append([*names, result["status"].upper()])
+    table.footnotes.append(f"{' '.join(names)}: {reason[-1] if reason else 'no reason'}")
+
+
 _TABLES: dict[str, Callable[[str, Sequence[Result], str], Table]] = {
     "latency": _latency_table,
     "throughput": _throughput_table,
     "build": _build_table,
+    **dict.fromkeys(LIVE_MODES, _live_table),
 }
 
 
@@ -390,7 +487,9 @@ def _text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(columns), "  " + "  ".join("─" * w for w in widths), *map(line, filled)])
 
 
-def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table for a document; rows may be shorter than the head."""
+
     def line(row: Sequence[Any]) -> str:
         return "| " + " | ".join(str(each).replace("|", "\\|") for each in row) + " |"
 
