@@ -3,19 +3,17 @@
 #include <charconv>
 
 #include "engines/ada_rein.hpp"
-#include "engines/hem.hpp"
 #include "engines/be_tree.hpp"
 #include "engines/bit_vector.hpp"
+#include "engines/clcb.hpp"
+#include "engines/hem.hpp"
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
-#include "engines/rein.hpp"
 #include "engines/opindex.hpp"
+#include "engines/r_tree.hpp"
+#include "engines/rein.hpp"
 #include "engines/sff.hpp"
 #include "engines/tama.hpp"
-#include "engines/clcb.hpp"
-#include "engines/naive.hpp"
-#include "engines/ocm.hpp"
-#include "engines/r_tree.hpp"
 #include "tamis/engine.hpp"
 #include "tamis/error.hpp"
 

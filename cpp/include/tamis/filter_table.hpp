@@ -50,6 +50,7 @@ struct Constraint {
 
   bool is_interval() const { return (set & kGeneral) == 0; }  // one of numbers, and nothing else
   bool needs_attribute() const { return (set & kOptional) == 0; }  // a missing value is refused
+  std::uint32_t place() const { return set & ~(kGeneral | kOptional); }  // in numbers or sets
 };
 
 struct GeneralSet {
@@ -128,7 +129,7 @@ class FilterTable {
   const NumberRange& number(std::uint32_t idx) const { return numbers_[idx]; }
   // Of a constraint that is no single interval.
   const GeneralSet& general(const Constraint& constraint) const {
-    return sets_[constraint.set & ~(Constraint::kGeneral | Constraint::kOptional)];
+    return sets_[constraint.place()];
   }
   const StringRange& string(std::uint32_t idx) const { return strings_[idx]; }
   const PatternTest& pattern_test(std::uint32_t idx) const { return pattern_tests_[idx]; }

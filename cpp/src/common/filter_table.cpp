@@ -402,7 +402,7 @@ std::string FilterTable::find_damage() const {
   }
   for (const Constraint& constraint : constraints_) {
     const std::size_t most = constraint.is_interval() ? numbers_.size() : sets_.size();
-    if ((constraint.set & ~Constraint::kGeneral) >= most || constraint.attribute >= n_attributes_) {
+    if (constraint.place() >= most || constraint.attribute >= n_attributes_) {
       return "a constraint";
     }
   }

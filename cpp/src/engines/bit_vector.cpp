@@ -60,10 +60,6 @@ struct Hash {
   void add(double number) { add(std::bit_cast<std::uint64_t>(number + 0.0)); }
 };
 
-bool needs_attribute(const FilterTable& table, const Constraint& constraint) {
-  return constraint.is_interval() || (table.general(constraint).flags & GeneralSet::kAbsent) == 0;
-}
-
 // Gives equal constraints the same number.
 class DistinctConstraints {
  public:
@@ -130,7 +126,8 @@ class DistinctConstraints {
            table_.text(a.high_at, a.high_length) == table_.text(b.high_at, b.high_length);
   }
   bool is_same(const FilterTable::PatternTest& a, const FilterTable::PatternTest& b) const {
-    return a.is_negated == b.is_negated && table_.pattern(a.pattern) == table_.pattern(b.pattern);
+    return a.is_negated == b.is_negated &&
+           table_.text(a.at, a.length) == table_.text(b.at, b.length);
   }
   bool is_same(const Constraint& a, const Constraint& b) const {
     if (a.attribute != b.attribute || a.is_interval() != b.is_interval()) return false;
@@ -446,7 +443,7 @@ class FilterTerms {
     const Range& constraints = table_.filter(idx).constraints;
     std::uint32_t n_terms = 0;
     for (std::uint32_t at = 0; at < constraints.count; ++at) {
-      n_terms += needs_attribute(table_, table_.constraint(constraints.first + at)) ? 1 : 0;
+      n_terms += table_.constraint(constraints.first + at).needs_attribute() ? 1 : 0;
     }
     return n_terms;
   }
@@ -459,7 +456,7 @@ class FilterTerms {
     const Range& constraints = table_.filter(idx).constraints;
     for (std::uint32_t at = 0; at < constraints.count; ++at) {
       const std::uint32_t constraint = constraints.first + at;
-      if (needs_attribute(table_, table_.constraint(constraint))) {
+      if (table_.constraint(constraint).needs_attribute()) {
         return distinct_.number_of(constraint);
       }
     }
@@ -480,7 +477,7 @@ class FilterTerms {
     const Range& constraints = table_.filter(idx).constraints;
     for (std::uint32_t at = 0; at < constraints.count; ++at) {
       const std::uint32_t constraint = constraints.first + at;
-      if (needs_attribute(table_, table_.constraint(constraint))) {
+      if (table_.constraint(constraint).needs_attribute()) {
         visit(distinct_.number_of(constraint));
       }
     }

@@ -102,11 +102,6 @@ class ClcbIndex final : public Index {
   }
 
  private:
-  bool needs_attribute(const Constraint& constraint) const {
-    return constraint.is_interval() ||
-           (table_->general(constraint).flags & GeneralSet::kAbsent) == 0;
-  }
-
   void map_names();
   void place_filters();
   std::uint32_t bloom_of(const FilterTable::Filter& filter) const;
@@ -152,7 +147,7 @@ std::uint32_t ClcbIndex::bloom_of(const FilterTable::Filter& filter) const {
   std::uint32_t bloom = 0;
   for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
     const Constraint& constraint = table_->constraint(filter.constraints.first + at);
-    if (needs_attribute(constraint)) bloom |= bits_of_[constraint.attribute];
+    if (constraint.needs_attribute()) bloom |= bits_of_[constraint.attribute];
   }
   return bloom;
 }

@@ -44,6 +44,8 @@ class NaiveScratch final : public Scratch {
 
 class NaiveIndex final : public Index {
  public:
+  NaiveIndex(std::shared_ptr<const FilterTable> table, Column<Constraint> firsts)
+      : table_(std::move(table)), firsts_(std::move(firsts)) {}
   explicit NaiveIndex(std::shared_ptr<const FilterTable> table) : table_(std::move(table)) {
     firsts_.reserve(table_->size());
     for (FilterIdx idx = 0; idx < table_->size(); ++idx) {
@@ -94,37 +96,23 @@ class NaiveIndex final : public Index {
     out.counters += counters;
   }
 
-  std::size_t n_bytes() const override {
-    return sizeof(*this) + firsts_.capacity() * sizeof(firsts_[0]);
-  }
+  std::size_t n_bytes() const override { return sizeof(*this) + firsts_.n_bytes(); }
+  void save(SectionWriter& sections) const override { sections.write("firsts", firsts_); }
 
  private:
   std::shared_ptr<const FilterTable> table_;
-  std::vector<Constraint> firsts_;  // [n_filters]
+  Column<Constraint> firsts_;  // [n_filters]
 };
 
 }  // namespace
-
-void match_naive(const FilterTable& table, FilterIdx n_filters, std::size_t n_attributes,
-                 const EventBatch& events, std::size_t begin, std::size_t end,
-                 ValueByAttribute& event, Collector& out) {
-  Counters counters;
-  for (std::size_t each = begin; each < end; ++each) {
-    out.begin_event();
-    event.load(events, each, n_attributes, table.space());
-    for (FilterIdx idx = 0; idx < n_filters; ++idx) evaluate(table, idx, 0, event, counters, out);
-    counters.filters += n_filters;
-  }
-  out.counters += counters;
-}
 
 std::unique_ptr<Index> build_naive(std::shared_ptr<const FilterTable> table, const Parameters&) {
   return std::make_unique<NaiveIndex>(std::move(table));
 }
 
 std::unique_ptr<Index> open_naive(std::shared_ptr<const FilterTable> table, const Parameters&,
-                                  const SectionReader&) {
-  return std::make_unique<NaiveIndex>(std::move(table));
+                                  const SectionReader& sections) {
+  return std::make_unique<NaiveIndex>(std::move(table), sections.column<Constraint>("firsts"));
 }
 
 }  // namespace tamis

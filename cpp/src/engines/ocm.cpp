@@ -230,17 +230,13 @@ class OcmIndex final : public Index {
     bool has_rest = false;  // and what else must be verified
   };
 
-  bool needs_attribute(const Constraint& constraint) const {
-    return constraint.is_interval() ||
-           (table_->general(constraint).flags & GeneralSet::kAbsent) == 0;
-  }
   // Calls visit(constraint index) for the constraints of the filter that are counted.
   template <typename Visitor>
   void for_each_counted(const FilterTable::Filter& filter, Visitor visit) const {
     std::size_t n_counted = 0;
     for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
       const std::uint32_t constraint = filter.constraints.first + at;
-      if (!needs_attribute(table_->constraint(constraint))) continue;
+      if (!table_->constraint(constraint).needs_attribute()) continue;
       visit(constraint);
       if (++n_counted == kMaxCounted) return;
     }

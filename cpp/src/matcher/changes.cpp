@@ -136,6 +136,7 @@ void Matcher::State::append(std::span<const NewSubscription> rows, Staged& stage
                                            staged.n_filters[at] > 0, version_ + 1);
     target->add(staged.n_filters[at], slot, store_->subscriber_of(slot));
   }
+  if (target != &own) delta_->index_new();
   if (own.size() > 0) {
     segments_.push_back(Segment::unindexed(std::move(own), naive_));
   }
@@ -206,7 +207,7 @@ void Matcher::State::seal_delta() {
     sealed.table = filters.table;
     sealed.slot_of = Column<std::uint32_t>::borrow(filters.slot_of.span(), delta_);
     sealed.subscriber_of = Column<std::uint32_t>::borrow(filters.subscriber_of.span(), delta_);
-    segments_.push_back(Segment::unindexed(std::move(sealed), naive_));
+    segments_.push_back(Segment::unindexed(std::move(sealed), naive_, delta_->index()));
   }
   delta_ = nullptr;
 }

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "engines/naive.hpp"
 #include "snapshot.hpp"
 
 namespace tamis {
@@ -68,8 +67,10 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
     setup.target_of = to_subscribers ? snapshot.delta->subscriber_of() : setup.slot_of;
     setup.can_repeat = true;
     Collector& collector = add_collector(setup);
-    match_naive(snapshot.delta->table(), static_cast<FilterIdx>(snapshot.n_delta_filters),
-                snapshot.names->size(), events, begin, end, workspace.event, collector);
+    const PivotIndex& index = *snapshot.delta->index();
+    if (!workspace.delta_scratch) workspace.delta_scratch = index.make_scratch();
+    index.match_first(snapshot.n_delta_filters, snapshot.names->size(), events, begin, end,
+                      *workspace.delta_scratch, collector);
     part.counters += collector.counters;
   }
   if (options.output == Output::bitset) return part;

@@ -83,7 +83,7 @@ Group::Group(SegmentFilters filters, EngineChoice choice)
       index_(choice_.engine->build(filters_.table, choice_.parameters)),
       has_repeats_(find_repeats(filters_)) {}
 
-Group::Group(SegmentFilters filters, EngineChoice choice, std::unique_ptr<Index> index)
+Group::Group(SegmentFilters filters, EngineChoice choice, std::shared_ptr<const Index> index)
     : choice_(std::move(choice)),
       filters_(std::move(filters)),
       index_(std::move(index)),
@@ -148,7 +148,9 @@ Group::Opened Group::open(const std::shared_ptr<const Image>& image, const std::
   const EngineChoice choice = takes_index ? saved : naive;
   const std::shared_ptr<const FilterTable> table = filters.table;
   std::unique_ptr<Index> index =
-      choice.engine->open(table, choice.parameters, ImageReader(image, prefix + "index/"));
+      takes_index
+          ? choice.engine->open(table, choice.parameters, ImageReader(image, prefix + "index/"))
+          : choice.engine->build(table, choice.parameters);
   Opened opened{Group(std::move(filters), choice, std::move(index)), takes_index};
   opened.group.image_ = image;
   opened.group.prefix_ = prefix;
@@ -169,10 +171,15 @@ Segment::Segment(std::vector<Group> groups, EngineChoice choice, bool is_indexed
   for (const Group& group : groups_) size_ += group.size();
 }
 
-std::shared_ptr<const Segment> Segment::unindexed(SegmentFilters filters,
-                                                  const EngineChoice& naive) {
+std::shared_ptr<const Segment> Segment::unindexed(SegmentFilters filters, const EngineChoice& naive,
+                                                  std::shared_ptr<const PivotIndex> index) {
+  if (!index) {
+    auto built = std::make_shared<PivotIndex>(filters.table, filters.size());
+    for (std::size_t filter = 0; filter < filters.size(); ++filter) built->append();
+    index = std::move(built);
+  }
   std::vector<Group> groups;
-  groups.emplace_back(std::move(filters), naive);
+  groups.emplace_back(std::move(filters), naive, std::move(index));
   return std::make_shared<const Segment>(std::move(groups), naive, false);
 }
 

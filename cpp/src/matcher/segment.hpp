@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "pivot_index.hpp"
 #include "storage/image.hpp"
 #include "tamis/engine.hpp"
 
@@ -57,6 +58,8 @@ struct EngineChoice {
 class Group {
  public:
   Group(SegmentFilters filters, EngineChoice choice);
+  // With an index that is there already.
+  Group(SegmentFilters filters, EngineChoice choice, std::shared_ptr<const Index> index);
 
   const EngineChoice& choice() const { return choice_; }
   const Engine& engine() const { return *choice_.engine; }
@@ -92,12 +95,11 @@ class Group {
         prefix_(std::move(other.prefix_)) {}
 
  private:
-  Group(SegmentFilters filters, EngineChoice choice, std::unique_ptr<Index> index);
   void check_image() const;
 
   EngineChoice choice_;
   SegmentFilters filters_;
-  std::unique_ptr<Index> index_;
+  std::shared_ptr<const Index> index_;
   bool has_repeats_ = false;
   mutable std::atomic<bool> is_checked_{true};
   std::shared_ptr<const Image> image_;
@@ -109,13 +111,14 @@ struct Group::Opened {
   bool has_index;  // the one that was saved
 };
 
-// Immutable. A segment that is not yet indexed by the matcher's engine has a naive index.
+// Immutable. A segment that is not yet indexed by the matcher's engine has a pivot index.
 class Segment {
  public:
   Segment(std::vector<Group> groups, EngineChoice choice, bool is_indexed);
-  // All filters, not yet indexed.
-  static std::shared_ptr<const Segment> unindexed(SegmentFilters filters,
-                                                  const EngineChoice& naive);
+  // Filters that wait for the next merge, with their pivot index, which is built if it is null.
+  static std::shared_ptr<const Segment> unindexed(
+      SegmentFilters filters, const EngineChoice& naive,
+      std::shared_ptr<const PivotIndex> index = nullptr);
   // Indexed by an engine, and by `naive` what that cannot index.
   static std::shared_ptr<const Segment> build(SegmentFilters filters, const EngineChoice& choice,
                                               const EngineChoice& naive);
@@ -140,7 +143,8 @@ class Segment {
 // array has its room reserved, so nothing moves and nothing that a match reads is written again.
 class Delta {
  public:
-  Delta(Space space, std::size_t n_filters) : filters_(space) {
+  Delta(Space space, std::size_t n_filters)
+      : filters_(space), index_(std::make_shared<PivotIndex>(filters_.table, n_filters)) {
     filters_.table->reserve(n_filters);
     filters_.slot_of.reserve(n_filters);
     filters_.subscriber_of.reserve(n_filters);
@@ -152,6 +156,11 @@ class Delta {
   }
   std::size_t n_most() const { return filters_.slot_of.capacity(); }
   SegmentFilters& filters() { return filters_; }  // the writer's
+  // Indexes the filters that were added since the last time.
+  void index_new() {
+    for (; n_indexed_ < filters_.size(); ++n_indexed_) index_->append();
+  }
+  const std::shared_ptr<PivotIndex>& index() const { return index_; }
   const SegmentFilters& filters() const { return filters_; }
   const FilterTable& table() const { return *filters_.table; }
   const std::uint32_t* slot_of() const { return filters_.slot_of.data(); }
@@ -159,6 +168,8 @@ class Delta {
 
  private:
   SegmentFilters filters_;
+  std::shared_ptr<PivotIndex> index_;
+  std::size_t n_indexed_ = 0;
 };
 
 }  // namespace tamis

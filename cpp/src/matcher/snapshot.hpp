@@ -35,8 +35,8 @@ struct Snapshot : std::enable_shared_from_this<Snapshot> {
 // Working memory of one thread, reused between matches.
 struct Workspace {
   Stamps stamps;
-  ValueByAttribute event;                // of the delta
-  std::deque<CollectorBuffers> buffers;  // of each segment, and of the delta
+  std::unique_ptr<Scratch> delta_scratch;  // of any delta
+  std::deque<CollectorBuffers> buffers;    // of each segment, and of the delta
   // Scratch for the groups of the segments that it worked on, by the segment's serial.
   struct SegmentScratch {
     std::uint64_t serial = 0;

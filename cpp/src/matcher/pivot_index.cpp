@@ -1,0 +1,156 @@
+#include "pivot_index.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+namespace tamis {
+namespace {
+
+constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  const auto product = static_cast<unsigned __int128>(a ^ kMultiplier) * (b ^ (kMultiplier << 1));
+  return (static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64)) *
+         kMultiplier;
+}
+
+std::uint64_t hash_attribute(AttributeId attribute) { return mix(attribute, 1); }
+
+std::uint64_t hash_number(Number number) {
+  return mix(std::bit_cast<std::uint64_t>(number.nearest),
+             2 + (static_cast<std::uint64_t>(static_cast<std::uint16_t>(number.residue)) << 8));
+}
+
+std::uint64_t hash_value(const EventValue& value) {
+  switch (value.kind) {
+    case Kind::number:
+      return hash_number(value.number());
+    case Kind::string:
+      return mix(hash_name(value.string()), 3);
+    case Kind::boolean:
+      return mix(value.boolean, 4);
+    default:
+      return mix(0, 5);
+  }
+}
+
+// The hash of the one value that the constraint accepts, if it is one.
+std::optional<std::uint64_t> hash_only_value(const FilterTable& table,
+                                             const Constraint& constraint) {
+  const auto of_range = [](const NumberRange& range) -> std::optional<std::uint64_t> {
+    // [just before v, just after v)
+    if (range.low != range.high || range.low_fine % 2 != 0 ||
+        range.high_fine != range.low_fine + 1) {
+      return std::nullopt;
+    }
+    return hash_number({range.low, static_cast<std::int16_t>(range.low_fine / 2)});
+  };
+  if (constraint.is_interval()) return of_range(table.number(constraint.set));
+  const GeneralSet& set = table.general(constraint);
+  const std::uint32_t n_intervals = set.numbers.count + set.strings.count;
+  if (set.flags == GeneralSet::kTrue && n_intervals == 0) return mix(true, 4);
+  if (set.flags == GeneralSet::kFalse && n_intervals == 0) return mix(false, 4);
+  if (set.flags != 0 || n_intervals != 1) return std::nullopt;
+  if (set.numbers.count == 1) return of_range(table.number(set.numbers.first));
+  const FilterTable::StringRange& range = table.string(set.strings.first);
+  const std::string_view low = table.text(range.low_at, range.low_length);
+  if (range.low_is_after || !range.high_is_after || range.high_is_unbounded ||
+      low != table.text(range.high_at, range.high_length)) {
+    return std::nullopt;
+  }
+  return mix(hash_name(low), 3);
+}
+
+class PivotScratch final : public Scratch {
+ public:
+  ValueByAttribute event;
+  std::vector<std::uint64_t> stamp_of;  // [heads] the last event that followed it
+  std::uint64_t stamp = 0;
+};
+
+}  // namespace
+
+PivotIndex::PivotIndex(std::shared_ptr<const FilterTable> table, std::size_t n_most)
+    : table_(std::move(table)),
+      heads_(std::bit_ceil(std::max<std::size_t>(2 * n_most, 2))),
+      next_(n_most),
+      n_chained_(heads_.size()) {
+  shift_ = 64 - std::countr_zero(heads_.size());
+}
+
+void PivotIndex::append() {
+  const auto idx = static_cast<FilterIdx>(size_);
+  const FilterTable::Filter& filter = table_->filter(idx);
+  std::atomic<std::uint32_t>* head = &unpivoted_;
+  std::size_t best = 0;
+  bool is_value = false;
+  for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
+    const Constraint& constraint = table_->constraint(filter.constraints.first + at);
+    if (!constraint.needs_attribute()) continue;
+    const std::uint64_t attribute = hash_attribute(constraint.attribute);
+    const std::optional<std::uint64_t> value = hash_only_value(*table_, constraint);
+    if (is_value && !value) continue;
+    const std::size_t place = place_of(value ? mix(attribute, *value) : attribute);
+    if (head == &unpivoted_ || (value && !is_value) || n_chained_[place] < n_chained_[best]) {
+      head = &heads_[place];
+      best = place;
+      is_value = value.has_value();
+    }
+  }
+  if (head != &unpivoted_) ++n_chained_[best];
+  next_[idx] = head->load(std::memory_order_relaxed);
+  head->store(idx + 1, std::memory_order_release);
+  ++size_;
+}
+
+std::unique_ptr<Scratch> PivotIndex::make_scratch() const {
+  return std::make_unique<PivotScratch>();
+}
+
+void PivotIndex::match(const EventBatch& events, std::size_t begin, std::size_t end,
+                       Scratch& scratch, Collector& out) const {
+  match_first(size_, table_->n_attributes(), events, begin, end, scratch, out);
+}
+
+void PivotIndex::match_first(std::size_t n_filters, std::size_t n_attributes,
+                             const EventBatch& events, std::size_t begin, std::size_t end,
+                             Scratch& scratch, Collector& out) const {
+  auto& own = static_cast<PivotScratch&>(scratch);
+  if (own.stamp_of.size() < heads_.size()) own.stamp_of.resize(heads_.size());
+  std::uint64_t n_cells = 0, n_candidates = 0;
+  for (std::size_t each = begin; each < end; ++each) {
+    out.begin_event();
+    own.event.load(events, each, n_attributes, table_->space());
+    ++own.stamp;
+    const auto follow = [&](const std::atomic<std::uint32_t>& head) {
+      ++n_cells;
+      for (std::uint32_t at = head.load(std::memory_order_acquire); at != 0; at = next_[at - 1]) {
+        if (at > n_filters) continue;
+        ++n_candidates;
+        if (!out.has(at - 1) && table_->accepts(at - 1, own.event)) out.add(at - 1);
+      }
+    };
+    const auto follow_once = [&](std::size_t place) {
+      if (own.stamp_of[place] == own.stamp) return;
+      own.stamp_of[place] = own.stamp;
+      follow(heads_[place]);
+    };
+    follow(unpivoted_);
+    for (std::uint64_t at = events.offsets[each]; at < events.offsets[each + 1]; ++at) {
+      if (events.attributes[at] >= n_attributes) continue;
+      const std::uint64_t attribute = hash_attribute(events.attributes[at]);
+      follow_once(place_of(attribute));
+      follow_once(place_of(mix(attribute, hash_value(events.values[at]))));
+    }
+  }
+  out.counters.cells += n_cells;
+  out.counters.candidates += n_candidates;
+}
+
+std::size_t PivotIndex::n_bytes() const {
+  return heads_.size() * (sizeof(std::uint32_t) + sizeof(std::uint32_t)) +
+         next_.capacity() * sizeof(std::uint32_t);
+}
+
+}  // namespace tamis

@@ -1,0 +1,56 @@
+// The index of filters that wait for a merge: one term of each filter, in hashed chains.
+//
+//     heads_   [a power of two]   hash of a term -> the newest filter of its chain, plus one
+//     next_    [n_most filters]   the one before it, plus one; 0 ends the chain
+//     term     an attribute with a value (x = 5), or an attribute that must be there
+//
+// A filter hangs on the term of its own whose chain is shortest, values before attributes. An
+// event looks up both terms of each of its attributes and verifies what hangs there; different
+// terms may share a chain, which costs time and nothing else. Filters that need no attribute hang
+// on a chain that every event follows.
+//
+// One writer appends while others match: a filter is complete before its head points to it, and
+// matches skip those that came after their snapshot, which stand first in every chain.
+//
+// Cost of an event: two lookups an attribute, and a verification for each filter met. With 4096
+// filters of pcm-default and events of 4 attributes that is 30 filters instead of 4096.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "tamis/engine.hpp"
+
+namespace tamis {
+
+class PivotIndex final : public Index {
+ public:
+  // For at most `n_most` filters of the table, none of which is in it yet.
+  PivotIndex(std::shared_ptr<const FilterTable> table, std::size_t n_most);
+
+  // The next filter of the table. One thread at a time.
+  void append();
+
+  std::unique_ptr<Scratch> make_scratch() const override;
+  // Of all filters that were appended, when no more will be.
+  void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
+             Collector& out) const override;
+  // Of the first `n_filters`, whose attributes are below `n_attributes`, while others are appended.
+  void match_first(std::size_t n_filters, std::size_t n_attributes, const EventBatch& events,
+                   std::size_t begin, std::size_t end, Scratch& scratch, Collector& out) const;
+  std::size_t n_bytes() const override;
+
+ private:
+  std::size_t place_of(std::uint64_t hash) const { return hash >> shift_; }
+
+  std::shared_ptr<const FilterTable> table_;
+  int shift_;
+  std::vector<std::atomic<std::uint32_t>> heads_;
+  std::vector<std::uint32_t> next_;
+  std::vector<std::uint32_t> n_chained_;     // of each head; the writer's
+  std::atomic<std::uint32_t> unpivoted_{0};  // head of the chain of filters without a term
+  std::size_t size_ = 0;
+};
+
+}  // namespace tamis
