@@ -160,7 +160,7 @@ class DistinctConstraints {
   }
 
   void grow() {
-    std::vector<Slot> old(4 * slots_.size());
+    std::vector<Slot> old(2 * slots_.size());
     old.swap(slots_);
     for (const Slot& slot : old) {
       if (slot.term == kNone) continue;
