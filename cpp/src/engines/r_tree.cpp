@@ -33,7 +33,6 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <numeric>
 #include <tuple>
 
 #include "common/placed_filter.hpp"
@@ -507,7 +506,7 @@ class RTreeIndex final : public Index {
 // Fills circles_, filter_begins_ and filters_, in an order that has nothing to do with the tree
 // yet.
 void RTreeIndex::collect_circles(const Settings& settings) {
-  struct Run {  // filters one after the other in order_of_table with the same circle
+  struct Run {  // filters that follow one another in `placed` and share a circle
     Circle circle;
     std::uint32_t first = 0, count = 0;
   };
