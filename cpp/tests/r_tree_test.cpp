@@ -19,6 +19,7 @@ const std::vector<Parameters> kVariants = {
     {{"bulk_load", 0}, {"node_capacity", 256}, {"min_fill_percent", 10}},
     {{"bulk_load", 0}, {"share_areas", 0}},
     {{"bulk_load", 1}, {"share_areas", 0}},
+    {{"bulk_load", 0}, {"node_capacity", 4}, {"min_fill_percent", 10}, {"share_areas", 0}},
 };
 
 TEST(r_tree_answers_as_naive_does_for_every_kind_of_filter) {
@@ -195,6 +196,18 @@ TEST(r_tree_says_what_its_parameters_must_be) {
   const auto table = table_of(Space::plane, {"a0 = 1"}, 1);
   CHECK_THROWS(built("r-tree", table, {{"node_capacity", 3}}), ArgumentError, "between 4 and 256");
   CHECK_THROWS(built("r-tree", table, {{"node_capacity", 4.5}}), ArgumentError, "a whole number");
+}
+
+TEST(r_tree_grows_in_width_where_all_boxes_are_equal) {
+  const auto table = table_of(Space::plane, std::vector<std::string>(3000, "NEAR(1, 2, 3)"), 0);
+  const Parameters parameters = {
+      {"bulk_load", 0}, {"node_capacity", 4}, {"min_fill_percent", 10}, {"share_areas", 0}};
+  EventBatch events;
+  events.add_position(1, 2);
+  events.end_event();
+  const Answer answer = answer_of("r-tree", table, events, parameters);
+  CHECK_EQ(answer.filters[0].size(), 3000u);
+  CHECK(answer.counters.nodes < 3000);  // two entries a node at least: 1500 + 750 + …
 }
 
 TEST(r_tree_knows_its_size) {

@@ -49,16 +49,18 @@ struct Circle {
   double limit = 0;
 };
 
-// What Loc needs of an event: the paper's InputBF and InputPos; and its attributes, Attrs.
+// What Loc needs of an event: the paper's InputBF and InputPos.
 struct Input {
   std::uint32_t missing = 0;  // bits that no name of the event sets
-  ValueByAttribute event;
+  bool has_position = false;
+  Point position;
 };
 
 // What one thread has found.
 struct Worker {
   std::vector<std::uint32_t> named;                 // [kTile] those of a tile whose names fit
   std::vector<std::vector<std::uint32_t>> located;  // [events_per_pass]
+  ValueByAttribute event;                           // what Cont needs of one: Attrs
   std::uint64_t n_blooms = 0, n_named = 0, n_located = 0, n_evaluated = 0;
 };
 
@@ -109,7 +111,8 @@ class ClcbIndex final : public Index {
   void prepare(const EventBatch& events, std::size_t event, Input& input) const;
   void locate(std::uint32_t begin, std::uint32_t end, std::span<const Input> inputs,
               Worker& worker) const;
-  void run_task(std::size_t task, std::span<const Input> inputs, Worker& worker) const;
+  void run_task(std::size_t task, const EventBatch& events, std::size_t first_event,
+                std::span<const Input> inputs, Worker& worker) const;
   // The kernel Cont, for one filter: its count of constraints that hold ends at the first that
   // does not.
   bool holds(std::uint32_t number, const ValueByAttribute& event,
@@ -172,13 +175,16 @@ void ClcbIndex::place_filters() {
 }
 
 void ClcbIndex::prepare(const EventBatch& events, std::size_t event, Input& input) const {
-  input.event.load(events, event, table_->n_attributes(), table_->space());
   std::uint32_t bloom = 0;
   for (std::uint64_t at = events.offsets[event]; at < events.offsets[event + 1]; ++at) {
     const AttributeId attribute = events.attributes[at];
     if (attribute < bits_of_.size()) bloom |= bits_of_[attribute];
   }
   input.missing = ~bloom;
+  input.has_position = events.has_position(event);
+  if (input.has_position) {
+    input.position = to_point(table_->space(), events.x[event], events.y[event]);
+  }
 }
 
 // The kernel Loc, on filters that are all placed or all unplaced.
@@ -191,13 +197,13 @@ void ClcbIndex::locate(std::uint32_t begin, std::uint32_t end, std::span<const I
     const std::uint32_t n_filters = std::min(kTile, end - tile);
     for (std::size_t each = 0; each < inputs.size(); ++each) {
       const Input& input = inputs[each];
-      if (is_placed && !input.event.has_position()) continue;
+      if (is_placed && !input.has_position) continue;
       const std::size_t n_named =
           kernels.find_subsets(blooms_.data() + tile, n_filters, input.missing, named);
       worker.n_blooms += n_filters;
       worker.n_named += n_named;
       std::size_t n_located = 0;
-      const Point point = input.event.position();
+      const Point point = input.position;
       for (std::size_t at = 0; at < n_named; ++at) {
         const std::uint32_t number = tile + named[at];
         named[n_located] = number;
@@ -211,7 +217,8 @@ void ClcbIndex::locate(std::uint32_t begin, std::uint32_t end, std::span<const I
 }
 
 // A thread's share of the filters: Loc, and Cont where several threads share them.
-void ClcbIndex::run_task(std::size_t task, std::span<const Input> inputs, Worker& worker) const {
+void ClcbIndex::run_task(std::size_t task, const EventBatch& events, std::size_t first_event,
+                         std::span<const Input> inputs, Worker& worker) const {
   const std::size_t n_tasks = settings_.filter_threads;
   for (std::size_t each = 0; each < inputs.size(); ++each) worker.located[each].clear();
   const auto share = [&](std::uint32_t first, std::uint32_t last) {
@@ -223,8 +230,10 @@ void ClcbIndex::run_task(std::size_t task, std::span<const Input> inputs, Worker
   share(n_placed_, static_cast<std::uint32_t>(filters_.size()));
   if (n_tasks == 1) return;
   for (std::size_t each = 0; each < inputs.size(); ++each) {
+    if (worker.located[each].empty()) continue;
+    worker.event.load(events, first_event + each, table_->n_attributes(), table_->space());
     std::erase_if(worker.located[each], [&](std::uint32_t number) {
-      return !holds(number, inputs[each].event, worker.n_evaluated);
+      return !holds(number, worker.event, worker.n_evaluated);
     });
   }
 }
@@ -240,18 +249,22 @@ void ClcbIndex::match(const EventBatch& events, std::size_t begin, std::size_t e
       prepare(events, first + each, scratch.inputs[each]);
     }
     if (is_shared) {
-      parallel_for(settings_.filter_threads, settings_.filter_threads,
-                   [&](std::size_t task) { run_task(task, inputs, scratch.workers[task]); });
+      parallel_for(settings_.filter_threads, settings_.filter_threads, [&](std::size_t task) {
+        run_task(task, events, first, inputs, scratch.workers[task]);
+      });
     } else {
-      run_task(0, inputs, scratch.workers[0]);
+      run_task(0, events, first, inputs, scratch.workers[0]);
     }
     for (std::size_t each = 0; each < n_inputs; ++each) {
       out.begin_event();
       for (Worker& worker : scratch.workers) {
+        if (worker.located[each].empty()) continue;
+        if (!is_shared) {
+          worker.event.load(events, first + each, table_->n_attributes(), table_->space());
+        }
         for (const std::uint32_t number : worker.located[each]) {
           const FilterIdx idx = filters_[number];
-          if (is_shared ||
-              (!out.has(idx) && holds(number, inputs[each].event, worker.n_evaluated))) {
+          if (is_shared || (!out.has(idx) && holds(number, worker.event, worker.n_evaluated))) {
             out.add(idx);
           }
         }
@@ -268,7 +281,7 @@ void ClcbIndex::match(const EventBatch& events, std::size_t begin, std::size_t e
 
 constexpr Parameter kParameters[] = {
     {"name_bits", 2, 1, 8, "bits that a name sets in a Bloom filter of 32"},
-    {"events_per_pass", 4, 1, 256, "events that share a pass over the filters"},
+    {"events_per_pass", 16, 1, 256, "events that share a pass over the filters"},
     {"filter_threads", 1, 1, 256, "threads that share the filters of one pass"},
 };
 

@@ -18,9 +18,9 @@
 // The plane has boxes of two dimensions. The earth has boxes of three, around caps of the unit
 // sphere: there is no date line and no pole in them.
 //
-// Invariants: a box holds every point that its circle's exact test accepts (it is widened by more
-// than the test can err); all leaves are on one level; a filter is in filters_ once or in
-// unplaced_.
+// Invariants: a node but the root has at least two entries; a box holds every point that its
+// circle's exact test accepts (it is widened by more than the test can err); all leaves are on one
+// level; a filter is in filters_ once or in unplaced_.
 //
 // Cost for an event: the nodes whose boxes hold the position, the circles whose boxes do, the
 // filters whose circles do. docs/engines/r-tree.md has the formula.
@@ -33,7 +33,6 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <numeric>
 #include <tuple>
 
 #include "common/placed_filter.hpp"
@@ -507,7 +506,7 @@ class RTreeIndex final : public Index {
 // Fills circles_, filter_begins_ and filters_, in an order that has nothing to do with the tree
 // yet.
 void RTreeIndex::collect_circles(const Settings& settings) {
-  struct Run {  // filters one after the other in order_of_table with the same circle
+  struct Run {  // filters that follow one another in `placed` and share a circle
     Circle circle;
     std::uint32_t first = 0, count = 0;
   };
@@ -738,8 +737,9 @@ std::unique_ptr<Index> build_r_tree(std::shared_ptr<const FilterTable> table,
                                     const Parameters& parameters) {
   Settings settings;
   settings.node_capacity = whole(parameters, "node_capacity");
+  // With nodes of one entry, a tree of equal boxes would grow in height and not in width.
   settings.min_entries = std::max<std::size_t>(
-      1, settings.node_capacity * whole(parameters, "min_fill_percent") / 100);
+      2, settings.node_capacity * whole(parameters, "min_fill_percent") / 100);
   settings.n_reinserted = settings.node_capacity * whole(parameters, "reinsertion_percent") / 100;
   settings.has_bulk_load = whole(parameters, "bulk_load") != 0;
   settings.shares_areas = whole(parameters, "share_areas") != 0;
