@@ -69,8 +69,10 @@ def test_a_resumed_run_does_only_what_is_left(tmp_path: Path) -> None:
     kept, removed = (run.path / f"{cell.id}.json" for cell in run.plan.cells)
     before = kept.read_bytes()
     removed.unlink()
+    (run.path / ".work" / "left").mkdir(parents=True)  # by a process that was killed
     seen: list[Progress] = []
     assert tamis.bench.resume(run.path, on_progress=seen.append).is_ok
+    assert not (run.path / ".work").exists()
     assert kept.read_bytes() == before
     assert {each.cell.id for each in seen} == {removed.stem}
 

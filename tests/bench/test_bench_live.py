@@ -135,6 +135,9 @@ def test_a_bar_counts_for_its_workload_as_it_is() -> None:
     assert Figure("", "1/s", at_least=10).holds(10)
     assert not Figure("", "1/s", at_least=10).holds(9)
     assert Figure("", "ratio", at_most=2).applies_to(Cell("churn", "x", (("n_filters", 1),)))
+    small = Figure("", "ns", at_most=1000, most=1000)
+    assert small.applies_to(Cell("call", "pcm-default", (("n_filters", 100),)))
+    assert not small.applies_to(Cell("call", "pcm-default"))
 
 
 def test_figures_are_shown_with_their_unit() -> None:

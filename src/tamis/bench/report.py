@@ -228,9 +228,11 @@ def _work(result: Result) -> str:
 def _fallback(result: Result) -> str:
     """How many filters another engine holds, because this one cannot index them."""
     engine, segments = result["cell"]["engine"], result["segments"]
-    others = {each["engine"] for each in segments} - {engine}
-    n_others = sum(each["n_filters"] for each in segments if each["engine"] in others)
-    if engine == "auto" or not n_others:
+    if engine == "auto":
         return ""
+    n_others = sum(
+        each.get("n_fallback_filters", 0) if each["engine"] == engine else each["n_filters"]
+        for each in segments
+    )
     n_all = sum(each["n_filters"] for each in segments)
-    return f"{n_others:,} of {n_all:,} filters are in {', '.join(sorted(others))}"
+    return f"{n_others:,} of {n_all:,} filters are in a fallback" if n_others else ""

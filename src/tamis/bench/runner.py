@@ -13,6 +13,7 @@ killed when its time is over; the cell is then recorded as capped, and not tried
 from __future__ import annotations
 
 import functools
+import os
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -330,6 +331,9 @@ class _Runner:
         self._report(first, "making events")
         events = workload.events(n_events).read_all().combine_chunks()
         subjects: dict[tuple[Any, ...], Subject] = {}
+        # Alone in its process, and no batches to measure: the rest may be quick.
+        is_single = self.inputs is not None and all(c.mode == "latency" for c in stage.cells)
+        spare_threads = len(os.sched_getaffinity(0)) if is_single else 1
         for cell in stage.cells:
             key = (cell.engine, cell.parameters)
             if key not in subjects:
@@ -339,6 +343,7 @@ class _Runner:
                     cell.parameters,
                     cell.threads,
                     keeps_subscribers=cell.deliver == "subscribers",
+                    spare_threads=spare_threads,
                 )
         cells_of = {
             key: [cell for cell in stage.cells if (cell.engine, cell.parameters) == key]

@@ -25,7 +25,11 @@ MAX_KEPT_TEXTS = 2000
 
 
 class Subject:
-    """A matcher of one engine, and what is known about it."""
+    """A matcher of one engine, and what is known about it.
+
+    With spare threads it is deployed and its batches are matched on more than it is measured on,
+    for measuring single events, which take one thread whatever the matcher has.
+    """
 
     def __init__(
         self,
@@ -34,6 +38,7 @@ class Subject:
         parameters: Pairs = (),
         threads: int = 1,
         keeps_subscribers: bool = False,
+        spare_threads: int = 1,
     ) -> None:
         self.workload = workload
         self.engine = engine
@@ -51,6 +56,7 @@ class Subject:
         self.subscriber_of: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
         """Ids in order and the subscriber of each, if they are kept."""
         self._keeps_subscribers = keeps_subscribers
+        self._n_matcher_threads = max(threads, spare_threads)
         self._matcher: Matcher | None = None
 
     @property
@@ -79,7 +85,7 @@ class Subject:
 
     def empty_matcher(self) -> Matcher:
         """The same engine without subscriptions: the cost of a call."""
-        return Matcher(self.engine, self.workload.space, self.threads, self._numbers())
+        return Matcher(self.engine, self.workload.space, self._n_matcher_threads, self._numbers())
 
     def build(self, on_rows: Callable[[int], None] = lambda rows: None) -> Lap:
         """Deploys the workload's subscriptions, chunk by chunk, and waits for the index.
