@@ -168,6 +168,7 @@ class Matcher::State {
   bool is_durable() const { return options.storage.has_value(); }
   void log(std::string_view payload) {
     if (closed_because_ != nullptr) throw ArgumentError(closed_because_);
+    store_->check_texts();
     if (journal_) journal_->append(payload);
   }
   bool wants_checkpoint() const {
