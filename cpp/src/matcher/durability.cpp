@@ -26,7 +26,7 @@ void Matcher::State::open_journal() {
   };
   std::unique_ptr<Journal> journal;
   if (storage.is_read_only) {
-    Journal::read(storage.directory, options.space, visitor);
+    sizes_when_read_ = Journal::read(storage.directory, options.space, visitor);
   } else {
     journal =
         Journal::open(storage.directory, storage.create, storage.policy, options.space, visitor);
