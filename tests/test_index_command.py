@@ -69,7 +69,74 @@ def test_build_does_not_touch_what_is_there(
 
 def test_verify_finds_damage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["index", "verify", "m"]) == 0
-    log = Path("m/log-1.wal")
+    (log,) = Path("m").glob("log-*.wal")
     log.write_bytes(log.read_bytes()[:-3])
     assert cli.main(["index", "verify", "m"]) == 1
-    assert "log-1.wal" in capsys.readouterr().err
+    assert log.name in capsys.readouterr().err
+
+
+def test_info_tells_the_bytes_of_image_and_logs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told() -> dict[str, int]:
+        capsys.readouterr()
+        assert cli.main(["index", "info", "m", "--json"]) == 0
+        stats = json.loads(capsys.readouterr().out)
+        return {name: stats[name] for name in ("n_image_bytes", "n_logs", "n_log_bytes")}
+
+    def there() -> dict[str, int]:
+        logs = list(Path("m").glob("log-*.wal"))
+        return {
+            "n_image_bytes": sum(each.stat().st_size for each in Path("m").glob("image-*.tamis")),
+            "n_logs": len(logs),
+            "n_log_bytes": sum(each.stat().st_size for each in logs),
+        }
+
+    assert told() == there()
+    assert told()["n_image_bytes"] > 0
+    assert cli.main(["index", "add", "m", "rows.csv"]) == 0
+    assert told() == there()
+    assert cli.main(["index", "info", "m"]) == 0
+    n_bytes = there()
+    assert (
+        f"image          {n_bytes['n_image_bytes']} bytes\n"
+        f"logs           1, {n_bytes['n_log_bytes']} bytes\n"
+    ) in capsys.readouterr().out
+
+
+def test_info_and_verify_work_beside_a_writer_and_change_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tamis.Matcher.open("m") as writer:
+        writer.subscribe("c", "x > 3")
+        before = {path: path.read_bytes() for path in Path("m").rglob("*") if path.is_file()}
+        capsys.readouterr()
+        assert cli.main(["index", "info", "m"]) == 0
+        assert cli.main(["index", "verify", "m"]) == 0
+        out = capsys.readouterr().out
+        assert "subscriptions  3\n" in out
+        assert "m: whole, 3 subscriptions" in out
+        after = {path: path.read_bytes() for path in Path("m").rglob("*") if path.is_file()}
+        assert after == before
+        assert cli.main(["index", "add", "m", "rows.csv"]) == 2
+        assert "is open for writing" in capsys.readouterr().err
+        writer.checkpoint()
+        assert cli.main(["index", "verify", "m"]) == 0
+
+
+def test_verify_reads_every_byte_of_the_image(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also texts, which opening leaves for later."""
+    (image,) = Path("m").glob("image-*.tamis")
+    whole = image.read_bytes()
+    at = whole.index(b"x > 2")
+    image.write_bytes(whole[:at] + b"y" + whole[at + 1 :])
+    tamis.Matcher.open("m").close()
+    capsys.readouterr()
+    assert cli.main(["index", "verify", "m"]) == 1
+    assert image.name in capsys.readouterr().err
+    assert cli.main(["index", "info", "m"]) == 0  # which does not look at them
+    image.unlink()
+    assert cli.main(["index", "verify", "m"]) == 1
+    assert image.name in capsys.readouterr().err

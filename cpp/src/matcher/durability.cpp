@@ -26,7 +26,7 @@ void Matcher::State::open_journal() {
   };
   std::unique_ptr<Journal> journal;
   if (storage.is_read_only) {
-    Journal::read(storage.directory, options.space, visitor);
+    sizes_when_read_ = Journal::read(storage.directory, options.space, visitor);
   } else {
     journal =
         Journal::open(storage.directory, storage.create, storage.policy, options.space, visitor);
@@ -38,7 +38,11 @@ void Matcher::State::open_journal() {
 
 // Nothing is there yet, or what a reader had read before the directory changed under it.
 void Matcher::State::begin_anew(Space space) {
-  const std::lock_guard lock(writer_);
+  std::unique_lock lock(writer_);
+  // A merge that is under way reads the old store, and would put what it made into the new state.
+  segments_.clear();
+  merger_is_idle_.wait(lock, [this] { return !is_merging_; });
+  merge_error_ = nullptr;
   space_ = space;
   store_ = std::make_shared<Store>();
   catalogue_ = Catalogue();

@@ -52,11 +52,10 @@ MatcherStats Matcher::State::stats() const {
   stats.n_merges = n_merges_;
   stats.version = version_;
   stats.is_merging = is_merging_;
-  if (journal_) {
-    stats.n_logs = journal_->n_logs();
-    stats.n_log_bytes = journal_->n_log_bytes();
-    stats.n_image_bytes = journal_->n_image_bytes();
-  }
+  const JournalSizes sizes = journal_ ? journal_->sizes() : sizes_when_read_;
+  stats.n_logs = sizes.n_logs;
+  stats.n_log_bytes = sizes.n_log_bytes;
+  stats.n_image_bytes = sizes.n_image_bytes;
   stats.checkpoint_error = checkpoint_error_;
   for (const auto& segment : segments_) {
     SegmentStats& each = stats.segments.emplace_back();

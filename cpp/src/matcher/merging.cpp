@@ -74,6 +74,8 @@ Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<con
       }
     }
   }
+  // What is dropped is freed under the writer's lock, where nothing may throw any more.
+  if (!merged.dropped.empty()) store_->check_texts();
   if (all.size() > 0) merged.segment = Segment::build(std::move(all), choice_, naive_);
   return merged;
 }

@@ -168,6 +168,7 @@ class Matcher::State {
   bool is_durable() const { return options.storage.has_value(); }
   void log(std::string_view payload) {
     if (closed_because_ != nullptr) throw ArgumentError(closed_because_);
+    store_->check_texts();
     if (journal_) journal_->append(payload);
   }
   bool wants_checkpoint() const {
@@ -213,6 +214,7 @@ class Matcher::State {
   std::exception_ptr merge_error_;
 
   std::unique_ptr<Journal> journal_;  // null: in memory alone, or closed
+  JournalSizes sizes_when_read_;      // of a directory that was opened read-only
   const char* closed_because_ = nullptr;
   bool is_checkpointing_ = false, is_checkpoint_asked_ = false;
   std::size_t n_checkpoints_ = 0;  // that ended, well or not

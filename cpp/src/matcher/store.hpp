@@ -146,6 +146,14 @@ class Store {
 
   std::size_t n_bytes() const;  // of memory of its own
 
+  // Throws StorageError if a text of the image is damaged: before a change, which reads ids on its
+  // way and must not end in the middle. Quick from the second time on.
+  void check_texts() const {
+    if (are_texts_checked_.load(std::memory_order_acquire)) return;
+    if (image_) image_->check(*texts_);
+    are_texts_checked_.store(true, std::memory_order_release);
+  }
+
  private:
   struct Retirement {
     std::shared_ptr<const Epoch> epoch;
@@ -182,6 +190,7 @@ class Store {
   std::size_t n_text_bytes_ = 0;  // on the heap
   std::shared_ptr<const Image> image_;
   const ImageSection* texts_ = nullptr;
+  mutable std::atomic<bool> are_texts_checked_{false};
 };
 
 }  // namespace tamis

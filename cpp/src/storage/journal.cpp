@@ -209,8 +209,8 @@ std::unique_ptr<Journal> Journal::open(const std::string& directory, bool create
   return journal;
 }
 
-void Journal::read(const std::string& directory, std::optional<Space> space,
-                   const Visitor& visitor) {
+JournalSizes Journal::read(const std::string& directory, std::optional<Space> space,
+                           const Visitor& visitor) {
   constexpr int kMaxTries = 100;
   if (!exists(manifest_path(directory))) {
     throw StorageError(directory, "is no matcher: there is no MANIFEST");
@@ -220,8 +220,13 @@ void Journal::read(const std::string& directory, std::optional<Space> space,
     try {
       const Manifest manifest = Manifest::read(manifest_path(directory));
       check_space(directory, manifest, space);
-      visit(directory, manifest, visitor);
-      return;
+      JournalSizes sizes;
+      for (const LogSummary& log : visit(directory, manifest, visitor)) {
+        ++sizes.n_logs;
+        sizes.n_log_bytes += log.end_of_whole_records;
+      }
+      if (manifest.image) sizes.n_image_bytes = manifest.image->n_bytes;
+      return sizes;
     } catch (const StorageError& error) {
       // A writer that finished a checkpoint meanwhile has removed what the old manifest names.
       if (error.code() != ENOENT || n_tries == kMaxTries ||
@@ -395,19 +400,9 @@ void Journal::remove_strays() const {
   }
 }
 
-std::size_t Journal::n_logs() const {
+JournalSizes Journal::sizes() const {
   const std::lock_guard lock(mutex_);
-  return logs_.size();
-}
-
-std::uint64_t Journal::n_log_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return n_older_bytes_ + writer_->end();
-}
-
-std::uint64_t Journal::n_image_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return image_ ? image_->n_bytes : 0;
+  return {logs_.size(), n_older_bytes_ + writer_->end(), image_ ? image_->n_bytes : 0};
 }
 
 void Journal::save(const std::string& directory, Space space, const WriteImage& write) {

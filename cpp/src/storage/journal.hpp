@@ -39,6 +39,12 @@ struct JournalFile {
   std::uint64_t n_bytes = 0;
 };
 
+// What a directory holds.
+struct JournalSizes {
+  std::size_t n_logs = 0;
+  std::uint64_t n_log_bytes = 0, n_image_bytes = 0;
+};
+
 class Journal {
  public:
   // Hears what is in a directory, in this order. `begin` comes again if it must all be forgotten.
@@ -53,8 +59,8 @@ class Journal {
   static std::unique_ptr<Journal> open(const std::string& directory, bool create, SyncPolicy policy,
                                        std::optional<Space> space, const Visitor& visitor);
   // Reads the directory, also while another process writes it.
-  static void read(const std::string& directory, std::optional<Space> space,
-                   const Visitor& visitor);
+  static JournalSizes read(const std::string& directory, std::optional<Space> space,
+                           const Visitor& visitor);
   // Writes a directory that holds an image and nothing else. It must not exist yet.
   using WriteImage = std::function<void(ImageWriter&)>;
   static void save(const std::string& directory, Space space, const WriteImage& write);
@@ -77,9 +83,7 @@ class Journal {
   // After a failure: not again before the logs have grown by as much once more.
   void put_off_checkpoint();
 
-  std::size_t n_logs() const;
-  std::uint64_t n_log_bytes() const;
-  std::uint64_t n_image_bytes() const;
+  JournalSizes sizes() const;
 
  private:
   Journal(const std::string& directory, SyncPolicy policy);

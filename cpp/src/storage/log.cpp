@@ -252,8 +252,9 @@ LogRecord decode_record(std::string_view payload, const std::string& path, std::
 }
 
 LogSummary read_log(const std::string& path, const std::function<void(const LogRecord&)>& visit) {
-  const std::shared_ptr<const MappedFile> mapped = MappedFile::open(path);
-  const std::string_view file = mapped->bytes();
+  // Not mapped: a writer beside this reader may shorten its log, and that would kill the process.
+  const std::string bytes = read_file(path);
+  const std::string_view file = bytes;
   LogSummary summary;
   if (!has_header(file, path)) {
     summary.has_torn_tail = true;

@@ -101,7 +101,7 @@ def _remove(args: argparse.Namespace) -> int:
 
 
 def _info(args: argparse.Namespace) -> int:
-    with Matcher.open(args.index) as matcher:
+    with Matcher.open(args.index, read_only=True) as matcher:
         stats = matcher.stats()
     if args.json:
         print(json.dumps(stats, indent=2))
@@ -110,6 +110,7 @@ def _info(args: argparse.Namespace) -> int:
     print(f"subscribers    {stats['n_subscribers']}")
     print(f"attributes     {stats['n_attributes']}")
     print(f"space          {stats['space']}")
+    print(f"image          {stats['n_image_bytes']} bytes")
     print(f"logs           {stats['n_logs']}, {stats['n_log_bytes']} bytes")
     return 0
 
@@ -118,7 +119,7 @@ def _verify(args: argparse.Namespace) -> int:
     from tamis.errors import StorageError
 
     try:
-        with Matcher.open(args.index) as matcher:
+        with Matcher.open(args.index, read_only=True, verify=True) as matcher:
             print(f"{args.index}: whole, {len(matcher)} subscriptions")
     except StorageError as error:
         print(f"tamis: {error}", file=sys.stderr)
