@@ -31,8 +31,8 @@
 namespace tamis {
 namespace {
 
-// The share of the rate that is used up by expectation. Events are a sample: with all of it, half of
-// the samples would lie above.
+// The share of the rate that is used up by expectation. Events are a sample: with all of it, half
+// of the samples would lie above.
 constexpr double kMargin = 0.75;
 
 class AdaReinScratch final : public Scratch {
