@@ -189,6 +189,19 @@ TEST(an_empty_store_is_saved_and_opened_and_filled) {
   CHECK_EQ(free.n_slots(), 100u);
 }
 
+TEST(save_removes_what_a_save_has_left_and_nothing_else) {
+  const Folder folder;
+  make_directory(folder / "m.tmp");
+  write_file_atomically(folder / "m.tmp/thesis.txt", "years of work");
+  Matcher matcher(MatcherOptions{});
+  CHECK_THROWS(matcher.save(folder / "m"), StorageError, "m.tmp: is needed for saving");
+  CHECK_EQ(read_file(folder / "m.tmp/thesis.txt"), "years of work");
+  remove_file(folder / "m.tmp/thesis.txt");
+  write_file_atomically(folder / "m.tmp/image-1.tamis", "half of an im");
+  matcher.save(folder / "m");
+  CHECK(!exists(folder / "m.tmp"));
+}
+
 // ── a matcher over several lives ────────────────────────────────────────────────────────────
 
 MatcherOptions options_of(const std::string& directory, const char* engine) {

@@ -411,7 +411,16 @@ void Journal::save(const std::string& directory, Space space, const WriteImage& 
   }
   const std::string aside = directory + ".tmp";
   if (exists(aside)) {
-    for (const std::string& name : list_directory(aside)) remove_file(aside + "/" + name);
+    // A save that was cut short leaves its files there; others' are not ours to remove.
+    const std::vector<std::string> names = list_directory(aside);
+    for (const std::string& name : names) {
+      if (name != "image-1.tamis" && name != "log-2.wal" && name != "MANIFEST" &&
+          name != "MANIFEST.tmp") {
+        throw StorageError(aside, "is needed for saving and holds " + name +
+                                      "; move it away, or save under another name");
+      }
+    }
+    for (const std::string& name : names) remove_file(aside + "/" + name);
   }
   make_directory(aside);
   ImageWriter image(image_path(aside, 1));
