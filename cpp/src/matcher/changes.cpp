@@ -201,13 +201,9 @@ std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
 
 void Matcher::State::seal_delta() {
   if (delta_ != nullptr && delta_->filters().size() > 0) {
-    const SegmentFilters& filters = delta_->filters();
-    SegmentFilters sealed(space_);
     // Matches may still read the delta, and it stays as it is: nothing is appended any more.
-    sealed.table = filters.table;
-    sealed.slot_of = Column<std::uint32_t>::borrow(filters.slot_of.span(), delta_);
-    sealed.subscriber_of = Column<std::uint32_t>::borrow(filters.subscriber_of.span(), delta_);
-    segments_.push_back(Segment::unindexed(std::move(sealed), naive_, delta_->index()));
+    segments_.push_back(
+        Segment::unindexed(delta_->filters().borrow(delta_), naive_, delta_->index()));
   }
   delta_ = nullptr;
 }

@@ -10,7 +10,8 @@ namespace {
 
 // An indexed segment is merged with what is new if it is at most so many times larger.
 constexpr std::size_t kSizeRatio = 4;
-constexpr std::size_t kLargeMerge = 100'000;  // filters from which memory is given back at once
+// Filters from which copies are avoided, and memory is given back at once.
+constexpr std::size_t kLargeMerge = 100'000;
 
 }  // namespace
 
@@ -48,6 +49,21 @@ std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const
 Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<const Segment>> inputs,
                                              std::uint64_t version) const {
   Merged merged;
+  if (inputs.size() == 1 && inputs[0]->groups().size() == 1 && inputs[0]->size() >= kLargeMerge) {
+    // Nothing to join: if nothing died, the index is built over the filters where they are, which
+    // may be in a file.
+    const Group& only = inputs[0]->groups()[0];
+    only.check();
+    const bool has_dead = std::any_of(
+        only.filters().slot_of.begin(), only.filters().slot_of.end(), [&](std::uint32_t slot) {
+          return is_dead_at(store_->died_at[slot].load(std::memory_order_relaxed), version);
+        });
+    if (!has_dead) {
+      merged.n_inputs = only.size();
+      merged.segment = Segment::build(only.filters().borrow(inputs[0]), choice_, naive_);
+      return merged;
+    }
+  }
   SegmentFilters all(space_);
   for (const auto& segment : inputs) {
     merged.n_inputs += segment->size();

@@ -35,6 +35,14 @@ struct SegmentFilters {
   // Appends some filters of another with the same attribute ids.
   void append(const SegmentFilters& other, std::size_t begin, std::size_t end);
   void shrink();  // gives back room that is not used
+  // The same filters, which `owner` keeps.
+  SegmentFilters borrow(const std::shared_ptr<const void>& owner) const {
+    SegmentFilters same(table->space());
+    same.table = table;
+    same.slot_of = Column<std::uint32_t>::borrow(slot_of.span(), owner);
+    same.subscriber_of = Column<std::uint32_t>::borrow(subscriber_of.span(), owner);
+    return same;
+  }
   // The end of the filters that belong to the same slot as the one at `begin`.
   std::size_t end_of_slot(std::size_t begin) const {
     std::size_t end = begin;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -58,15 +57,10 @@ def _build(args: argparse.Namespace) -> int:
     if path.exists():
         raise ArgumentError(f"{path}: exists already; add to it, or build under another name")
     table = read_subscriptions(args.file)
-    aside = path.with_name(path.name + ".building")
-    shutil.rmtree(aside, ignore_errors=True)  # of a build that was cut short
-    try:
-        with Matcher.open(aside, create=True, space=args.space, sync="none") as matcher:
-            _take(matcher, table, args.file)
-            matcher.save(path)
-            print(f"{path}: {len(matcher)} subscriptions")
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    matcher = Matcher(space=args.space)
+    _take(matcher, table, args.file)
+    matcher.save(path)
+    print(f"{path}: {len(matcher)} subscriptions")
     return 0
 
 
