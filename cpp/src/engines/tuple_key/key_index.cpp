@@ -1,0 +1,160 @@
+#include "engines/tuple_key/key_index.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace tamis::tuple_key {
+namespace {
+
+// A key that is not there is found "present" once in so many probes, at the cost of a candidate.
+constexpr std::size_t kBitsPerKey = 16;
+constexpr std::size_t kFewerBitsPerKey = 8;       // where the bitmap would leave the L2 cache
+constexpr std::size_t kMostCachedBits = 1 << 23;  // 2 MiB with its counts
+
+std::size_t choose(std::size_t n, std::size_t count) {
+  return count == 0   ? 1
+         : n < count  ? 0
+         : count == 1 ? n
+         : count == 2 ? n * (n - 1) / 2
+                      : n * (n - 1) / 2 * (n - 2) / 3;
+}
+
+}  // namespace
+
+KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerms& filters,
+                   std::size_t n_attributes, std::vector<std::uint32_t>& order) {
+  header_.n_groups = plan.n_groups;
+  std::vector<Attribute> attributes(n_attributes);
+  std::vector<std::uint32_t> n_ranks(n_attributes);
+  for (AttributeId attribute = 0; attribute < n_attributes; ++attribute) {
+    attributes[attribute].group =
+        static_cast<std::uint16_t>(planner.group_of(attribute, plan.n_groups));
+  }
+  for (const FilterTerm& term : filters.terms) {
+    if (term.value != kNoValue) {
+      n_ranks[term.attribute] = std::max(n_ranks[term.attribute], term.value + 1);
+    }
+  }
+  const EventModel model = planner.model_of(plan.n_attributes);
+  std::vector<std::uint64_t> hashed;  // hash << 32 | filter
+  hashed.reserve(filters.size());
+  std::vector<std::uint64_t> value_bits;
+  for (std::uint32_t filter = 0; filter < filters.size(); ++filter) {
+    if (filters[filter].empty()) continue;
+    const Key key = planner.choose_key(filters[filter], plan, model);
+    std::uint32_t hash = 0;
+    std::uint8_t n_values = 0;
+    for (std::uint32_t at = 0; at < key.n_terms; ++at) {
+      const Key::Term& term = key.terms[at];
+      Attribute& of = attributes[term.attribute];
+      if (term.value == kNoValue) {
+        of.has_presence = 1;
+        hash ^= presence_hash(term.attribute);
+        continue;
+      }
+      if (of.value_end == 0) {
+        of.value_at = static_cast<std::uint32_t>(value_bits.size());
+        of.value_end = n_ranks[term.attribute];
+        value_bits.resize(value_bits.size() + (of.value_end + 63) / 64);
+      }
+      value_bits[of.value_at + term.value / 64] |= std::uint64_t{1} << (term.value % 64);
+      hash ^= value_hash(term.attribute, term.value);
+      ++n_values;
+    }
+    for (std::size_t shape = 0; shape < kNumShapes; ++shape) {
+      if (kShapes[shape].n_values == n_values &&
+          kShapes[shape].n_presences == key.n_terms - n_values) {
+        header_.shapes |= std::uint32_t{1} << shape;
+      }
+    }
+    hashed.push_back(std::uint64_t{hash} << 32 | filter);
+  }
+  std::sort(hashed.begin(), hashed.end());
+  std::size_t n_keys = 0;
+  for (std::size_t at = 0; at < hashed.size(); ++at) {
+    n_keys += at == 0 || hashed[at] >> 32 != hashed[at - 1] >> 32;
+  }
+  std::size_t n_bits = std::bit_ceil(std::max<std::size_t>(32, n_keys * kBitsPerKey));
+  if (n_bits > kMostCachedBits) {
+    n_bits = std::max<std::size_t>(kMostCachedBits, std::bit_ceil(n_keys * kFewerBitsPerKey));
+  }
+  n_bits = std::min(n_bits, std::size_t{1} << 32);
+  header_.shift = 32 - static_cast<std::uint32_t>(std::countr_zero(n_bits));
+  std::vector<KeyWord> words(n_bits / 32);
+  std::vector<std::uint32_t> starts;
+  starts.reserve(n_keys + 1);
+  order.clear();
+  order.reserve(hashed.size());
+  for (std::size_t at = 0; at < hashed.size(); ++at) {
+    const std::uint64_t bit = hashed[at] >> 32 >> header_.shift;
+    KeyWord& word = words[bit / 32];
+    if (!(word.bits >> (bit % 32) & 1)) {
+      word.bits |= std::uint32_t{1} << (bit % 32);
+      starts.push_back(static_cast<std::uint32_t>(at));
+    }
+    order.push_back(static_cast<std::uint32_t>(hashed[at]));
+  }
+  starts.push_back(static_cast<std::uint32_t>(hashed.size()));
+  starts.shrink_to_fit();
+  std::uint32_t n_before = 0;
+  for (KeyWord& word : words) {
+    word.n_before = n_before;
+    n_before += static_cast<std::uint32_t>(std::popcount(word.bits));
+  }
+  value_bits.shrink_to_fit();
+  attributes_ = std::move(attributes);
+  value_bits_ = std::move(value_bits);
+  words_ = std::move(words);
+  starts_ = std::move(starts);
+}
+
+void KeyIndex::place_records(const std::vector<std::uint32_t>& order,
+                             const std::vector<std::uint32_t>& record_at, std::uint32_t end,
+                             bool is_in_order) {
+  header_.is_in_order = is_in_order;
+  if (is_in_order) {
+    for (std::uint32_t& start : starts_.own()) {
+      start = start < order.size() ? record_at[order[start]] : end;
+    }
+    return;
+  }
+  std::vector<std::uint32_t> entries;
+  entries.reserve(order.size());
+  for (const std::uint32_t filter : order) entries.push_back(record_at[filter]);
+  entries_ = std::move(entries);
+}
+
+std::size_t KeyIndex::n_keys(const EventTerms& terms) const {
+  std::size_t n_all = 0;
+  for (std::uint32_t group = 0; group < header_.n_groups; ++group) {
+    const std::size_t n_presences = terms.groups[group].presences.size();
+    const std::size_t n_values = terms.groups[group].values.size();
+    for (std::size_t shape = 0; shape < kNumShapes; ++shape) {
+      if (!(header_.shapes >> shape & 1)) continue;
+      n_all += choose(n_values, kShapes[shape].n_values) *
+               choose(n_presences, kShapes[shape].n_presences);
+    }
+  }
+  return n_all;
+}
+
+KeyIndex::KeyIndex(const SectionReader& sections, const std::string& prefix)
+    : attributes_(sections.column<Attribute>(prefix + "attributes")),
+      value_bits_(sections.column<std::uint64_t>(prefix + "value_bits")),
+      words_(sections.column<KeyWord>(prefix + "words")),
+      starts_(sections.column<std::uint32_t>(prefix + "starts")),
+      entries_(sections.column<std::uint32_t>(prefix + "entries")) {
+  const std::span<const Header> header = sections.span<Header>(prefix + "header");
+  if (header.size() == 1) header_ = header[0];
+}
+
+void KeyIndex::save(SectionWriter& sections, const std::string& prefix) const {
+  sections.write(prefix + "header", &header_, sizeof header_);
+  sections.write(prefix + "attributes", attributes_);
+  sections.write(prefix + "value_bits", value_bits_);
+  sections.write(prefix + "words", words_);
+  sections.write(prefix + "starts", starts_);
+  sections.write(prefix + "entries", entries_);
+}
+
+}  // namespace tamis::tuple_key
