@@ -24,6 +24,7 @@
 #include "engines/tuple_key.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -48,7 +49,7 @@ constexpr std::size_t kFirstHits = 32;  // then it is worth a look whether all t
 constexpr std::size_t kMostHits = 256;
 constexpr std::size_t kCachedWords = 1 << 16;  // of a bitmap that is not worth fetching ahead
 
-const Kernels& kernels() {
+const Kernels& best_kernels() {
 #if defined(__x86_64__)
   switch (simd_level()) {
     case SimdLevel::avx512:
@@ -69,6 +70,7 @@ struct SlotRank {
 struct TileEvent {
   std::size_t event = 0;
   std::uint32_t plan = 0;
+  bool is_small = false;  // its terms are a table
   std::size_t ranks_begin = 0, ranks_end = 0;
   std::size_t keys_begin = 0, keys_end = 0;  // then of those found
   std::size_t runs_begin = 0, runs_end = 0;
@@ -79,12 +81,15 @@ class TupleKeyScratch final : public Scratch {
   ValueByAttribute values;
   std::vector<std::uint32_t> ranks;  // [n_slots] of the event in turn, else defaults
   EventTerms terms;
+  std::array<std::uint32_t, kTableTerms> small_terms{};
+  std::size_t n_small_terms = 0;
   std::vector<SlotRank> slot_ranks;
   std::vector<std::uint32_t> keys, found;
   std::vector<Run> runs;
   std::vector<TileEvent> tile;
   std::vector<std::pair<AttributeId, std::uint32_t>> attributes;  // of one event, with ranks
   std::vector<std::uint64_t> hits;
+  const Kernels* kernels = nullptr;  // of this call
 };
 
 struct Settings {
@@ -219,8 +224,8 @@ void TupleKeyIndex::save(SectionWriter& sections) const {
 std::unique_ptr<Scratch> TupleKeyIndex::make_scratch() const {
   auto scratch = std::make_unique<TupleKeyScratch>();
   scratch->ranks.assign(defaults_.begin(), defaults_.end());
-  scratch->keys.resize(2 * kTileKeys);
-  scratch->found.resize(2 * kTileKeys + 1);
+  scratch->keys.resize(2 * kTileKeys + 16);
+  scratch->found.resize(2 * kTileKeys + 17);
   scratch->hits.resize(kMostHits);
   return scratch;
 }
@@ -251,6 +256,15 @@ void TupleKeyIndex::prepare(const EventBatch& events, TileEvent& event,
   event.plan = plan_of_width_[std::min(scratch.attributes.size(), plan_of_width_.size() - 1)];
   if (event.plan == plans_.size()) return;
   const KeyIndex& plan = plans_[event.plan];
+  event.is_small = plan.has_small_keys(scratch.attributes.size());
+  if (event.is_small) {
+    scratch.n_small_terms = 0;
+    for (const auto& [attribute, rank] : scratch.attributes) {
+      if (!plan.is_small_term(attribute)) continue;
+      plan.add_small_term(attribute, rank, scratch.n_small_terms++, scratch.small_terms.data());
+    }
+    return;
+  }
   scratch.terms.clear(plan.n_groups());
   for (const auto& [attribute, rank] : scratch.attributes) {
     plan.add_terms(attribute, rank, scratch.terms);
@@ -287,7 +301,7 @@ bool TupleKeyIndex::verify(const EventBatch& events, const TileEvent& event, con
   state.n_runs = n_runs;
   state.hits = scratch.hits.data();
   state.n_most_hits = kFirstHits;
-  const auto test = header_.is_wide ? kernels().verify32 : kernels().verify16;
+  const auto test = header_.is_wide ? scratch.kernels->verify32 : scratch.kernels->verify16;
   bool goes_on = true;
   while (goes_on && state.run < state.n_runs) {
     test(state);
@@ -316,7 +330,7 @@ bool TupleKeyIndex::verify(const EventBatch& events, const TileEvent& event, con
 // the others.
 void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scratch, Collector& out,
                                 Counters& counters) const {
-  const auto probe = kernels().probe;
+  const auto probe = scratch.kernels->probe;
   scratch.runs.clear();
   for (TileEvent& event : scratch.tile) {
     const KeyIndex& plan = plans_[event.plan];
@@ -366,7 +380,7 @@ void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event
   const Run always{0, header_.always_end};
   bool goes_on = header_.always_end == 0 || verify_runs(&always, 1);
   const KeyIndex& plan = plans_[event.plan];
-  const auto probe = kernels().probe;
+  const auto probe = scratch.kernels->probe;
   std::size_t n_keys = 0;
   const auto flush = [&] {
     counters.cells += n_keys;
@@ -403,6 +417,7 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
   TupleKeyScratch& scratch = static_cast<TupleKeyScratch&>(given_scratch);
   Counters counters;
   std::size_t n_keys = 0;
+  scratch.kernels = &best_kernels();
   scratch.tile.clear();
   scratch.slot_ranks.clear();
   for (std::size_t each = begin; each < end; ++each) {
@@ -410,8 +425,7 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
     event.event = each;
     prepare(events, event, scratch);
     const bool is_scan = event.plan == plans_.size();
-    const std::size_t n_most_keys = is_scan ? 0 : plans_[event.plan].n_keys(scratch.terms);
-    if (is_scan || n_most_keys > kTileKeys) {
+    if (is_scan || (!event.is_small && plans_[event.plan].n_keys(scratch.terms) > kTileKeys)) {
       finish_tile(events, scratch, out, counters);
       match_alone(events, event, scratch, out, counters);
       scratch.slot_ranks.clear();
@@ -420,11 +434,18 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
     }
     event.keys_begin = n_keys;
     const KeyIndex& plan = plans_[event.plan];
-    plan.for_each_key(scratch.terms, [&](std::size_t n_more) {
-      std::uint32_t* place = scratch.keys.data() + n_keys;
+    if (event.is_small) {
+      const std::size_t n_more = plan.n_small_keys(scratch.n_small_terms);
+      scratch.kernels->join(scratch.small_terms.data(), plan.small_keys(scratch.n_small_terms), n_more,
+                     scratch.keys.data() + n_keys);
       n_keys += n_more;
-      return place;
-    });
+    } else {
+      plan.for_each_key(scratch.terms, [&](std::size_t n_more) {
+        std::uint32_t* place = scratch.keys.data() + n_keys;
+        n_keys += n_more;
+        return place;
+      });
+    }
     event.keys_end = n_keys;
     if (plan.n_words() > kCachedWords) {
       for (std::size_t at = event.keys_begin; at < n_keys; ++at) {

@@ -52,7 +52,16 @@ struct Verification {
   std::uint64_t n_lanes;       // in and out: lanes of these
 };
 
+// Keys of an event with few attributes: of each, the places of its terms in a table of hashes.
+inline constexpr std::size_t kTableTerms = 32;
+struct KeyTerms {  // 16 keys
+  std::uint8_t first[16], second[16], third[16];
+};
+
 struct Kernels {
+  // Writes the hashes of n_keys keys, and up to 15 more behind them.
+  void (*join)(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
+               std::uint32_t* out);
   // Of each hash whose bit is set, in order, how many bits are set before it. The bit of a hash is
   // hash >> shift. `out` has room for n_hashes + 1.
   std::size_t (*probe)(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWord* words,

@@ -9,6 +9,21 @@
 namespace tamis::tuple_key {
 namespace {
 
+void join(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
+          std::uint32_t* out) {
+  const __m512i low = _mm512_loadu_si512(table);
+  const __m512i high = _mm512_loadu_si512(table + 16);
+  const auto terms = [&](const std::uint8_t* places) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(places));
+    return _mm512_permutex2var_epi32(low, _mm512_maskz_cvtepu8_epi32(0xFFFF, bytes), high);
+  };
+  for (std::size_t first = 0; first < n_keys; first += 16, ++keys, out += 16) {
+    const __m512i hashes = _mm512_xor_si512(_mm512_xor_si512(terms(keys->first), terms(keys->second)),
+                                            terms(keys->third));
+    _mm512_storeu_si512(out, hashes);
+  }
+}
+
 std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWord* words,
                   std::uint32_t shift, std::uint32_t* out) {
   const __m512i ones = _mm512_set1_epi32(1);
@@ -125,7 +140,7 @@ void verify(Verification& state) {
 
 }  // namespace
 
-const Kernels kKernelsAvx512 = {probe, verify<std::uint16_t>, verify<std::uint32_t>};
+const Kernels kKernelsAvx512 = {join, probe, verify<std::uint16_t>, verify<std::uint32_t>};
 
 }  // namespace tamis::tuple_key
 #endif

@@ -4,6 +4,15 @@
 namespace tamis::tuple_key {
 namespace {
 
+void join(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
+          std::uint32_t* out) {
+  for (std::size_t first = 0; first < n_keys; first += 16, ++keys, out += 16) {
+    for (std::size_t at = 0; at < 16; ++at) {
+      out[at] = table[keys->first[at]] ^ table[keys->second[at]] ^ table[keys->third[at]];
+    }
+  }
+}
+
 std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWord* words,
                   std::uint32_t shift, std::uint32_t* out) {
   std::size_t n_found = 0;
@@ -53,7 +62,7 @@ void verify(Verification& state) {
 
 }  // namespace
 
-const Kernels kKernelsV2 = {probe, verify<std::uint16_t, kNegated16>,
+const Kernels kKernelsV2 = {join, probe, verify<std::uint16_t, kNegated16>,
                             verify<std::uint32_t, kNegated32>};
 
 }  // namespace tamis::tuple_key

@@ -9,6 +9,7 @@ namespace {
 // A key that is not there is found "present" once in so many probes, at the cost of a candidate.
 constexpr std::size_t kBitsPerKey = 16;
 constexpr std::size_t kFewerBitsPerKey = 8;       // where the bitmap would leave the L2 cache
+constexpr std::size_t kMostSmallKeys = 1000;      // of an event; more are not worth a table
 constexpr std::size_t kMostCachedBits = 1 << 23;  // 2 MiB with its counts
 
 std::size_t choose(std::size_t n, std::size_t count) {
@@ -27,6 +28,7 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
   std::vector<Attribute> attributes(n_attributes);
   std::vector<std::uint32_t> n_ranks(n_attributes);
   for (AttributeId attribute = 0; attribute < n_attributes; ++attribute) {
+    attributes[attribute].hash = presence_hash(attribute);
     attributes[attribute].group =
         static_cast<std::uint16_t>(planner.group_of(attribute, plan.n_groups));
   }
@@ -49,7 +51,7 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
       Attribute& of = attributes[term.attribute];
       if (term.value == kNoValue) {
         of.has_presence = 1;
-        hash ^= presence_hash(term.attribute);
+        hash ^= of.hash;
         continue;
       }
       if (of.value_end == 0) {
@@ -58,7 +60,7 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
         value_bits.resize(value_bits.size() + (of.value_end + 63) / 64);
       }
       value_bits[of.value_at + term.value / 64] |= std::uint64_t{1} << (term.value % 64);
-      hash ^= value_hash(term.attribute, term.value);
+      hash ^= value_hash(of.hash, term.value);
       ++n_values;
     }
     for (std::size_t shape = 0; shape < kNumShapes; ++shape) {
@@ -106,6 +108,49 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
   value_bits_ = std::move(value_bits);
   words_ = std::move(words);
   starts_ = std::move(starts);
+  make_small_keys();
+}
+
+// Places 0 .. 14 are presences, 15 is no term, 16 .. 30 are values.
+void KeyIndex::make_small_keys() {
+  if (header_.n_groups != 1) return;
+  constexpr std::uint8_t kNone = kMostSmall, kValues = kMostSmall + 1;
+  for (std::size_t n_attributes = 0; n_attributes <= kMostSmall; ++n_attributes) {
+    std::vector<std::array<std::uint8_t, 3>> keys;
+    const std::size_t n_sets = std::size_t{1} << n_attributes;
+    for (std::size_t shape = 0; shape < kNumShapes; ++shape) {
+      if (!(header_.shapes >> shape & 1)) continue;
+      const int n_terms = kShapes[shape].n_values + kShapes[shape].n_presences;
+      for (std::size_t set = 0; set < n_sets; ++set) {
+        if (std::popcount(set) != n_terms) continue;
+        // Each choice of which of its attributes are values.
+        for (std::size_t values = set;; values = (values - 1) & set) {
+          if (std::popcount(values) == kShapes[shape].n_values) {
+            std::array<std::uint8_t, 3> key{kNone, kNone, kNone};
+            std::size_t at = 0;
+            for (std::uint8_t attribute = 0; attribute < n_attributes; ++attribute) {
+              if (!(set >> attribute & 1)) continue;
+              key[at++] = static_cast<std::uint8_t>(attribute +
+                                                    (values >> attribute & 1 ? kValues : 0));
+            }
+            keys.push_back(key);
+          }
+          if (values == 0) break;
+        }
+      }
+    }
+    if (keys.size() > kMostSmallKeys) return;
+    SmallKeys& small = small_.emplace_back();
+    small.n_keys = keys.size();
+    small.keys.resize((keys.size() + 15) / 16);
+    for (std::size_t at = 0; at < small.keys.size() * 16; ++at) {
+      const std::array<std::uint8_t, 3> key =
+          at < keys.size() ? keys[at] : std::array<std::uint8_t, 3>{kNone, kNone, kNone};
+      small.keys[at / 16].first[at % 16] = key[0];
+      small.keys[at / 16].second[at % 16] = key[1];
+      small.keys[at / 16].third[at % 16] = key[2];
+    }
+  }
 }
 
 void KeyIndex::place_records(const std::vector<std::uint32_t>& order,
@@ -146,6 +191,7 @@ KeyIndex::KeyIndex(const SectionReader& sections, const std::string& prefix)
       entries_(sections.column<std::uint32_t>(prefix + "entries")) {
   const std::span<const Header> header = sections.span<Header>(prefix + "header");
   if (header.size() == 1) header_ = header[0];
+  make_small_keys();
 }
 
 void KeyIndex::save(SectionWriter& sections, const std::string& prefix) const {

@@ -29,8 +29,8 @@ inline std::uint32_t mix(std::uint32_t bits) {
 inline std::uint32_t presence_hash(AttributeId attribute) {
   return mix(attribute * 0x9E3779B1u + 0x7F4A7C15u);
 }
-inline std::uint32_t value_hash(AttributeId attribute, std::uint32_t rank) {
-  return mix(presence_hash(attribute) + (rank + 1) * 0x2545F491u);
+inline std::uint32_t value_hash(std::uint32_t presence, std::uint32_t rank) {
+  return mix(presence + (rank + 1) * 0x2545F491u);
 }
 
 // The terms of an event, by group.
@@ -68,15 +68,32 @@ class KeyIndex {
   void add_terms(AttributeId attribute, std::uint32_t rank, EventTerms& terms) const {
     const Attribute& of = attributes_[attribute];
     EventTerms::Group& group = terms.groups[of.group];
-    const bool has_value =
-        rank < of.value_end && (value_bits_[of.value_at + rank / 64] >> (rank % 64) & 1);
-    if (of.has_presence) group.presences.push_back(presence_hash(attribute));
-    if (!has_value) return;
-    group.values.push_back(value_hash(attribute, rank));
+    if (of.has_presence) group.presences.push_back(of.hash);
+    if (!is_value(of, rank)) return;
+    group.values.push_back(value_hash(of.hash, rank));
     group.presence_of.push_back(of.has_presence
                                     ? static_cast<std::uint32_t>(group.presences.size()) - 1
                                     : ~std::uint32_t{0});
   }
+  // An event with few attributes may do without EventTerms: its terms are a table, and its keys
+  // places in it that depend on the number of attributes alone. A value that no key has stays in
+  // the table; the bitmap will refuse it.
+  static constexpr std::size_t kMostSmall = 15;
+  bool has_small_keys(std::size_t n_attributes) const { return n_attributes < small_.size(); }
+  bool is_small_term(AttributeId attribute) const {
+    return attributes_[attribute].has_presence || attributes_[attribute].value_end > 0;
+  }
+  void add_small_term(AttributeId attribute, std::uint32_t rank, std::size_t at,
+                      std::uint32_t* table) const {
+    const std::uint32_t hash = attributes_[attribute].hash;
+    table[at] = hash;
+    table[kMostSmall + 1 + at] = value_hash(hash, rank);
+  }
+  std::size_t n_small_keys(std::size_t n_attributes) const { return small_[n_attributes].n_keys; }
+  const KeyTerms* small_keys(std::size_t n_attributes) const {
+    return small_[n_attributes].keys.data();
+  }
+
   // Not less than the keys that for_each_key gives.
   std::size_t n_keys(const EventTerms& terms) const;
   // Calls room(n) for a place for n hashes, as often as needed, and writes them there; stops where
@@ -103,12 +120,23 @@ class KeyIndex {
     std::uint32_t shapes = 0, n_groups = 1, shift = 27, is_in_order = 0;
   };
   struct Attribute {
+    std::uint32_t hash = 0;       // of its presence
     std::uint32_t value_at = 0;   // in words of value_bits_
     std::uint32_t value_end = 0;  // above all ranks there; 0: none
     std::uint16_t group = 0;
     std::uint16_t has_presence = 0;
   };
 
+  struct SmallKeys {
+    std::size_t n_keys = 0;
+    std::vector<KeyTerms> keys;
+  };
+  bool is_value(const Attribute& of, std::uint32_t rank) const {
+    return rank < of.value_end && (value_bits_[of.value_at + rank / 64] >> (rank % 64) & 1);
+  }
+  void make_small_keys();
+
+  std::vector<SmallKeys> small_;  // by number of attributes
   Header header_;
   Column<Attribute> attributes_;  // [n_attributes]
   Column<std::uint64_t> value_bits_;
