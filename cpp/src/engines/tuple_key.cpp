@@ -28,6 +28,7 @@
 #include <cmath>
 #include <string>
 
+#include "common/huge_pages.hpp"
 #include "common/ranks.hpp"
 #include "common/simd.hpp"
 #include "engines/tuple_key/kernels.hpp"
@@ -45,6 +46,7 @@ using namespace tuple_key;
 // to stay in the L1 cache.
 constexpr std::size_t kTileKeys = 1024;
 constexpr std::size_t kTileEvents = 16;
+constexpr std::size_t kMostRuns = 256;  // of one event that are fetched before they are tested
 constexpr std::size_t kFirstHits = 32;  // then it is worth a look whether all targets are settled
 constexpr std::size_t kMostHits = 256;
 constexpr std::size_t kCachedWords = 1 << 16;  // of a bitmap that is not worth fetching ahead
@@ -67,12 +69,18 @@ struct SlotRank {
   std::uint32_t slot, rank;
 };
 
+struct FoundKeys {  // in scratch.found
+  std::size_t next = 0, end = 0;
+  std::uint32_t n_entries_done = 0;  // of the next key
+};
+
 struct TileEvent {
   std::size_t event = 0;
   std::uint32_t plan = 0;
   bool is_small = false;  // its terms are a table
   std::size_t ranks_begin = 0, ranks_end = 0;
-  std::size_t keys_begin = 0, keys_end = 0;  // then of those found
+  std::size_t keys_begin = 0, keys_end = 0;
+  FoundKeys found;
   std::size_t runs_begin = 0, runs_end = 0;
 };
 
@@ -117,8 +125,8 @@ class TupleKeyIndex final : public Index {
                    Counters& counters) const;
   void match_alone(const EventBatch& events, const TileEvent& event, TupleKeyScratch& scratch,
                    Collector& out, Counters& counters) const;
-  void find_runs(const KeyIndex& plan, std::size_t found_begin, std::size_t found_end,
-                 TupleKeyScratch& scratch) const;
+  // Appends the runs of keys that were found, and stops where these are enough for a while.
+  void find_runs(const KeyIndex& plan, FoundKeys& keys, TupleKeyScratch& scratch) const;
   // False: all targets are settled.
   bool verify(const EventBatch& events, const TileEvent& event, const Run* runs, std::size_t n_runs,
               TupleKeyScratch& scratch, Collector& out, bool& has_values, Counters& counters) const;
@@ -142,6 +150,8 @@ class TupleKeyIndex final : public Index {
   Column<std::uint64_t> records_;
   Column<std::uint8_t> plan_of_width_;  // plans_.size(): test all records
   std::vector<KeyIndex> plans_;
+  // A record's second cache line, or the first again, in units of 8 bytes.
+  std::uint32_t prefetch_distance_ = 4;
 };
 
 TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table, const Settings& settings)
@@ -161,7 +171,10 @@ TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table, const Set
       8.0 * static_cast<double>(n_units) / static_cast<double>(std::max<std::size_t>(1, n_filters)),
       settings.planner);
 
-  std::vector<std::uint64_t> records(n_units + kRecordPadding / 8);
+  std::vector<std::uint64_t> records;
+  records.reserve(n_units + kRecordPadding / 8);
+  advise_huge_pages(records.data(), records.capacity() * sizeof records[0]);
+  records.resize(records.capacity());
   std::vector<std::uint32_t> record_at(n_filters);
   std::uint32_t at = 0;
   const auto write = [&](FilterIdx filter) {
@@ -271,23 +284,35 @@ void TupleKeyIndex::prepare(const EventBatch& events, TileEvent& event,
   }
 }
 
-void TupleKeyIndex::find_runs(const KeyIndex& plan, std::size_t found_begin, std::size_t found_end,
+void TupleKeyIndex::find_runs(const KeyIndex& plan, FoundKeys& keys,
                               TupleKeyScratch& scratch) const {
   const std::uint32_t* starts = plan.starts();
   const std::uint64_t* records = records_.data();
-  for (std::size_t at = found_begin; at < found_end; ++at) {
-    const std::uint32_t key = scratch.found[at];
+  const std::size_t n_most = scratch.runs.size() + kMostRuns;
+  const auto prefetch = [&](std::uint32_t record) {
+    __builtin_prefetch(records + record);
+    __builtin_prefetch(records + record + prefetch_distance_);
+  };
+  for (; keys.next < keys.end && scratch.runs.size() < n_most; ++keys.next) {
+    const std::uint32_t key = scratch.found[keys.next];
     const Run run{starts[key], starts[key + 1]};
     if (plan.is_in_order()) {
-      __builtin_prefetch(records + run.begin);
+      prefetch(run.begin);
       scratch.runs.push_back(run);
       continue;
     }
-    for (std::uint32_t entry = run.begin; entry < run.end; ++entry) {
+    std::uint32_t entry = run.begin + keys.n_entries_done;
+    const std::uint32_t end = std::min(run.end, entry + static_cast<std::uint32_t>(kMostRuns));
+    for (; entry < end; ++entry) {
       const std::uint32_t record = plan.entries()[entry];
-      __builtin_prefetch(records + record);
+      prefetch(record);
       scratch.runs.push_back({record, record + 1});
     }
+    if (entry < run.end) {
+      keys.n_entries_done = entry - run.begin;
+      return;
+    }
+    keys.n_entries_done = 0;
   }
 }
 
@@ -338,24 +363,38 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
     counters.cells += n_keys;
     const std::size_t n_found = probe(scratch.keys.data() + event.keys_begin, n_keys, plan.words(),
                                       plan.shift(), scratch.found.data() + event.keys_begin);
-    event.keys_end = event.keys_begin + n_found;
-    for (std::size_t at = event.keys_begin; at < event.keys_end; ++at) {
+    event.found = {event.keys_begin, event.keys_begin + n_found, 0};
+    for (std::size_t at = event.found.next; at < event.found.end; ++at) {
       __builtin_prefetch(plan.starts() + scratch.found[at]);
+    }
+  }
+  for (const TileEvent& event : scratch.tile) {
+    const KeyIndex& plan = plans_[event.plan];
+    if (plan.is_in_order()) continue;
+    for (std::size_t at = event.found.next; at < event.found.end; ++at) {
+      __builtin_prefetch(plan.entries() + plan.starts()[scratch.found[at]]);
     }
   }
   for (TileEvent& event : scratch.tile) {
     event.runs_begin = scratch.runs.size();
     if (header_.always_end > 0) scratch.runs.push_back({0, header_.always_end});
-    find_runs(plans_[event.plan], event.keys_begin, event.keys_end, scratch);
+    find_runs(plans_[event.plan], event.found, scratch);
     event.runs_end = scratch.runs.size();
   }
-  for (const TileEvent& event : scratch.tile) {
+  const std::size_t n_runs = scratch.runs.size();
+  for (TileEvent& event : scratch.tile) {
     out.begin_event();
     if (event.runs_begin == event.runs_end) continue;
     load_ranks(event, scratch);
     bool has_values = false;
-    verify(events, event, scratch.runs.data() + event.runs_begin, event.runs_end - event.runs_begin,
-           scratch, out, has_values, counters);
+    bool goes_on = verify(events, event, scratch.runs.data() + event.runs_begin,
+                          event.runs_end - event.runs_begin, scratch, out, has_values, counters);
+    while (goes_on && event.found.next < event.found.end) {
+      find_runs(plans_[event.plan], event.found, scratch);
+      goes_on = verify(events, event, scratch.runs.data() + n_runs, scratch.runs.size() - n_runs,
+                       scratch, out, has_values, counters);
+      scratch.runs.resize(n_runs);
+    }
     unload_ranks(event, scratch);
   }
   scratch.tile.clear();
@@ -387,9 +426,14 @@ void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event
     const std::size_t n_found =
         probe(scratch.keys.data(), n_keys, plan.words(), plan.shift(), scratch.found.data());
     n_keys = 0;
-    scratch.runs.clear();
-    find_runs(plan, 0, n_found, scratch);
-    goes_on = verify_runs(scratch.runs.data(), scratch.runs.size());
+    for (std::size_t at = 0; at < n_found; ++at) {
+      __builtin_prefetch(plan.starts() + scratch.found[at]);
+    }
+    for (FoundKeys found{0, n_found, 0}; goes_on && found.next < found.end;) {
+      scratch.runs.clear();
+      find_runs(plan, found, scratch);
+      goes_on = verify_runs(scratch.runs.data(), scratch.runs.size());
+    }
   };
   const std::size_t n_room = scratch.keys.size();
   if (goes_on) {
@@ -436,8 +480,8 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
     const KeyIndex& plan = plans_[event.plan];
     if (event.is_small) {
       const std::size_t n_more = plan.n_small_keys(scratch.n_small_terms);
-      scratch.kernels->join(scratch.small_terms.data(), plan.small_keys(scratch.n_small_terms), n_more,
-                     scratch.keys.data() + n_keys);
+      scratch.kernels->join(scratch.small_terms.data(), plan.small_keys(scratch.n_small_terms),
+                            n_more, scratch.keys.data() + n_keys);
       n_keys += n_more;
     } else {
       plan.for_each_key(scratch.terms, [&](std::size_t n_more) {

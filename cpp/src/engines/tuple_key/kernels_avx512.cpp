@@ -18,8 +18,8 @@ void join(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
     return _mm512_permutex2var_epi32(low, _mm512_maskz_cvtepu8_epi32(0xFFFF, bytes), high);
   };
   for (std::size_t first = 0; first < n_keys; first += 16, ++keys, out += 16) {
-    const __m512i hashes = _mm512_xor_si512(_mm512_xor_si512(terms(keys->first), terms(keys->second)),
-                                            terms(keys->third));
+    const __m512i hashes = _mm512_xor_si512(
+        _mm512_xor_si512(terms(keys->first), terms(keys->second)), terms(keys->third));
     _mm512_storeu_si512(out, hashes);
   }
 }

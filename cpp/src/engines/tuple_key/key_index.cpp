@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "common/huge_pages.hpp"
+
 namespace tamis::tuple_key {
 namespace {
 
@@ -82,7 +84,10 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
   }
   n_bits = std::min(n_bits, std::size_t{1} << 32);
   header_.shift = 32 - static_cast<std::uint32_t>(std::countr_zero(n_bits));
-  std::vector<KeyWord> words(n_bits / 32);
+  std::vector<KeyWord> words;
+  words.reserve(n_bits / 32);
+  advise_huge_pages(words.data(), words.capacity() * sizeof words[0]);
+  words.resize(n_bits / 32);
   std::vector<std::uint32_t> starts;
   starts.reserve(n_keys + 1);
   order.clear();
@@ -130,8 +135,8 @@ void KeyIndex::make_small_keys() {
             std::size_t at = 0;
             for (std::uint8_t attribute = 0; attribute < n_attributes; ++attribute) {
               if (!(set >> attribute & 1)) continue;
-              key[at++] = static_cast<std::uint8_t>(attribute +
-                                                    (values >> attribute & 1 ? kValues : 0));
+              key[at++] =
+                  static_cast<std::uint8_t>(attribute + (values >> attribute & 1 ? kValues : 0));
             }
             keys.push_back(key);
           }
