@@ -12,10 +12,11 @@
 //                 ▼
 //     records   │ always … │ filter lanes │ filter lanes │ …      (tuple_key/kernels.hpp)
 //
-// Records lie in the order of the first plan's keys, so that those of one key are neighbours; a
-// further plan for events of other widths has entries that refer to records. Filters without any
-// term (IS NULL, areas alone, TRUE) are at the front and are tested for each event. An event that
-// would probe more keys than there are filters tests all records instead.
+// Records lie in the order of a plan's keys, so that those of one key are neighbours; a further
+// plan for events of other widths has copies in its own order, or, where records are large, entries
+// that refer to them. Filters without any term (IS NULL, areas alone, TRUE) are at the front and
+// are tested for each event. An event that would probe more keys than there are filters tests all
+// records instead.
 //
 // Invariants: a filter that accepts an event has its key among the event's keys, in each plan;
 // records decide, names and all, and what lanes cannot say the filter table decides.
@@ -49,6 +50,7 @@ constexpr std::size_t kTileEvents = 16;
 constexpr std::size_t kMostRuns = 256;  // of one event that are fetched before they are tested
 constexpr std::size_t kFirstHits = 32;  // then it is worth a look whether all targets are settled
 constexpr std::size_t kMostHits = 256;
+constexpr double kMostRecordBytes = 18;        // for a constraint, of all copies of records
 constexpr std::size_t kCachedWords = 1 << 16;  // of a bitmap that is not worth fetching ahead
 
 const Kernels& best_kernels() {
@@ -163,16 +165,24 @@ TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table, const Set
   for (FilterIdx filter = 0; filter < n_filters; ++filter) {
     if (!encoder.is_impossible(filter)) n_units += encoder.size_of(filter);
   }
-  if (n_units >= std::uint64_t{1} << 32) {
-    throw ArgumentError("a segment of engine tuple-key must not exceed 32 GiB of records");
-  }
   const Planner planner(
       encoder.terms(), table_->n_attributes(),
       8.0 * static_cast<double>(n_units) / static_cast<double>(std::max<std::size_t>(1, n_filters)),
       settings.planner);
 
+  // A further plan has its own copies of records, in its own order, where memory allows.
+  const std::size_t n_plans = planner.plans().size();
+  const double bytes_of_copy =
+      8.0 * static_cast<double>(n_units) /
+      static_cast<double>(std::max<std::size_t>(1, table_->n_constraints()));
+  const std::size_t n_copies =
+      std::clamp(static_cast<std::size_t>(kMostRecordBytes / std::max(1.0, bytes_of_copy)),
+                 std::size_t{1}, n_plans);
+  if (n_units * n_copies >= std::uint64_t{1} << 32) {
+    throw ArgumentError("a segment of engine tuple-key must not exceed 32 GiB of records");
+  }
   std::vector<std::uint64_t> records;
-  records.reserve(n_units + kRecordPadding / 8);
+  records.reserve(n_units * n_copies + kRecordPadding / 8);
   advise_huge_pages(records.data(), records.capacity() * sizeof records[0]);
   records.resize(records.capacity());
   std::vector<std::uint32_t> record_at(n_filters);
@@ -187,15 +197,16 @@ TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table, const Set
   }
   header_.always_end = at;
   std::vector<std::uint32_t> order;
-  for (const KeyPlan& plan : planner.plans()) {
-    plans_.emplace_back(planner, plan, encoder.terms(), table_->n_attributes(), order);
-    const bool is_first = plans_.size() == 1;
-    if (is_first) {
+  for (std::size_t each = 0; each < n_plans; ++each) {
+    plans_.emplace_back(planner, planner.plans()[each], encoder.terms(), table_->n_attributes(),
+                        order);
+    const bool is_copied = each < n_copies;
+    if (is_copied) {
       for (const std::uint32_t filter : order) write(filter);
     }
-    plans_.back().place_records(order, record_at, at, is_first);
+    plans_.back().place_records(order, record_at, at, is_copied);
+    if (each == 0) header_.records_end = at;
   }
-  header_.records_end = at;
   header_.n_plans = static_cast<std::uint32_t>(plans_.size());
   slots_ = std::move(encoder.slots);
   defaults_ = std::move(encoder.defaults);
