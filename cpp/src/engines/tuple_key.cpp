@@ -43,9 +43,10 @@ namespace {
 
 using namespace tuple_key;
 
-// Keys that are looked up before their records are fetched: enough to hide misses, and few enough
-// to stay in the L1 cache.
-constexpr std::size_t kTileKeys = 1024;
+// Keys of several events are looked up before their records are fetched, to hide misses; so few
+// that the records stay in the L1 cache until they are tested.
+constexpr std::size_t kTileKeys = 256;
+constexpr std::size_t kMostTiledKeys = 1024;  // an event with more is matched alone
 constexpr std::size_t kTileEvents = 16;
 constexpr std::size_t kMostRuns = 256;  // of one event that are fetched before they are tested
 constexpr std::size_t kFirstHits = 32;  // then it is worth a look whether all targets are settled
@@ -248,8 +249,8 @@ void TupleKeyIndex::save(SectionWriter& sections) const {
 std::unique_ptr<Scratch> TupleKeyIndex::make_scratch() const {
   auto scratch = std::make_unique<TupleKeyScratch>();
   scratch->ranks.assign(defaults_.begin(), defaults_.end());
-  scratch->keys.resize(2 * kTileKeys + 16);
-  scratch->found.resize(2 * kTileKeys + 17);
+  scratch->keys.resize(kTileKeys + kMostTiledKeys + 16);
+  scratch->found.resize(kTileKeys + kMostTiledKeys + 17);
   scratch->hits.resize(kMostHits);
   return scratch;
 }
@@ -480,7 +481,7 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
     event.event = each;
     prepare(events, event, scratch);
     const bool is_scan = event.plan == plans_.size();
-    if (is_scan || (!event.is_small && plans_[event.plan].n_keys(scratch.terms) > kTileKeys)) {
+    if (is_scan || (!event.is_small && plans_[event.plan].n_keys(scratch.terms) > kMostTiledKeys)) {
       finish_tile(events, scratch, out, counters);
       match_alone(events, event, scratch, out, counters);
       scratch.slot_ranks.clear();
