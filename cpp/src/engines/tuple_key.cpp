@@ -95,7 +95,8 @@ class TupleKeyScratch final : public Scratch {
   std::array<std::uint32_t, kTableTerms> small_terms{};
   std::size_t n_small_terms = 0;
   std::vector<SlotRank> slot_ranks;
-  std::vector<std::uint32_t> keys, found;
+  std::vector<std::uint32_t> keys;
+  std::vector<FoundKey> found;
   std::vector<Run> runs;
   std::vector<TileEvent> tile;
   std::vector<std::pair<AttributeId, std::uint32_t>> attributes;  // of one event, with ranks
@@ -120,7 +121,7 @@ class TupleKeyIndex final : public Index {
 
  private:
   struct Header {
-    std::uint32_t n_plans = 0, is_wide = 0, always_end = 0, records_end = 0;
+    std::uint32_t n_plans = 0, lane_bytes = 1, always_end = 0, records_end = 0;
   };
 
   void prepare(const EventBatch& events, TileEvent& event, TupleKeyScratch& scratch) const;
@@ -154,14 +155,14 @@ class TupleKeyIndex final : public Index {
   Column<std::uint8_t> plan_of_width_;  // plans_.size(): test all records
   std::vector<KeyIndex> plans_;
   // A record's second cache line, or the first again, in units of 8 bytes.
-  std::uint32_t prefetch_distance_ = 4;
+  std::uint32_t prefetch_distance_ = 3;
 };
 
 TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table, const Settings& settings)
     : table_(std::move(table)), ranks_(*table_) {
   RecordEncoder encoder(*table_, ranks_);
   const std::size_t n_filters = table_->size();
-  header_.is_wide = encoder.is_wide();
+  header_.lane_bytes = encoder.lane_bytes();
   std::uint64_t n_units = 0;
   for (FilterIdx filter = 0; filter < n_filters; ++filter) {
     if (!encoder.is_impossible(filter)) n_units += encoder.size_of(filter);
@@ -298,7 +299,6 @@ void TupleKeyIndex::prepare(const EventBatch& events, TileEvent& event,
 
 void TupleKeyIndex::find_runs(const KeyIndex& plan, FoundKeys& keys,
                               TupleKeyScratch& scratch) const {
-  const std::uint32_t* starts = plan.starts();
   const std::uint64_t* records = records_.data();
   const std::size_t n_most = scratch.runs.size() + kMostRuns;
   const auto prefetch = [&](std::uint32_t record) {
@@ -306,8 +306,8 @@ void TupleKeyIndex::find_runs(const KeyIndex& plan, FoundKeys& keys,
     __builtin_prefetch(records + record + prefetch_distance_);
   };
   for (; keys.next < keys.end && scratch.runs.size() < n_most; ++keys.next) {
-    const std::uint32_t key = scratch.found[keys.next];
-    const Run run{starts[key], starts[key + 1]};
+    const Run run = plan.run_of(scratch.found[keys.next]);
+    if (run.begin == run.end) continue;
     if (plan.is_in_order()) {
       prefetch(run.begin);
       scratch.runs.push_back(run);
@@ -338,7 +338,9 @@ bool TupleKeyIndex::verify(const EventBatch& events, const TileEvent& event, con
   state.n_runs = n_runs;
   state.hits = scratch.hits.data();
   state.n_most_hits = kFirstHits;
-  const auto test = header_.is_wide ? scratch.kernels->verify32 : scratch.kernels->verify16;
+  const auto test = header_.lane_bytes == 1   ? scratch.kernels->verify8
+                    : header_.lane_bytes == 2 ? scratch.kernels->verify16
+                                              : scratch.kernels->verify32;
   bool goes_on = true;
   while (goes_on && state.run < state.n_runs) {
     test(state);
@@ -377,14 +379,14 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
                                       plan.shift(), scratch.found.data() + event.keys_begin);
     event.found = {event.keys_begin, event.keys_begin + n_found, 0};
     for (std::size_t at = event.found.next; at < event.found.end; ++at) {
-      __builtin_prefetch(plan.starts() + scratch.found[at]);
+      plan.prefetch_start(scratch.found[at]);
     }
   }
   for (const TileEvent& event : scratch.tile) {
     const KeyIndex& plan = plans_[event.plan];
     if (plan.is_in_order()) continue;
     for (std::size_t at = event.found.next; at < event.found.end; ++at) {
-      __builtin_prefetch(plan.entries() + plan.starts()[scratch.found[at]]);
+      __builtin_prefetch(plan.entries() + plan.run_of(scratch.found[at]).begin);
     }
   }
   for (TileEvent& event : scratch.tile) {
@@ -439,7 +441,7 @@ void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event
         probe(scratch.keys.data(), n_keys, plan.words(), plan.shift(), scratch.found.data());
     n_keys = 0;
     for (std::size_t at = 0; at < n_found; ++at) {
-      __builtin_prefetch(plan.starts() + scratch.found[at]);
+      plan.prefetch_start(scratch.found[at]);
     }
     for (FoundKeys found{0, n_found, 0}; goes_on && found.next < found.end;) {
       scratch.runs.clear();

@@ -8,7 +8,7 @@
 // As with common/simd.hpp, those files include this header and <immintrin.h> alone, and nothing
 // here is inline: of an inline function the linker keeps one copy for everybody.
 //
-// A record, in units of 8 bytes; Lane is u16 where slots and ranks fit, else u32:
+// A record, in units of 8 bytes; Lane is the least of u8, u16 and u32 that slots and ranks fit:
 //
 //     filter u32   n_lanes u16   flags u16   slots Lane[n]   lows Lane[n]   widths Lane[n] padding
 //
@@ -22,6 +22,7 @@
 namespace tamis::tuple_key {
 
 inline constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
+inline constexpr std::uint32_t kNegated8 = std::uint32_t{1} << 7;
 inline constexpr std::uint32_t kNegated16 = std::uint32_t{1} << 15;
 inline constexpr std::uint32_t kNegated32 = std::uint32_t{1} << 31;
 // Kernels may read this many bytes past the last record.
@@ -31,6 +32,11 @@ inline constexpr std::size_t kRecordPadding = 128;
 struct KeyWord {
   std::uint32_t bits;
   std::uint32_t n_before;
+};
+
+struct FoundKey {
+  std::uint32_t key;  // the number of bits set before its own
+  std::uint32_t hash;
 };
 
 struct Run {  // of records, in units of 8 bytes; a record that begins before `end` belongs to it
@@ -62,11 +68,12 @@ struct Kernels {
   // Writes the hashes of n_keys keys, and up to 15 more behind them.
   void (*join)(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
                std::uint32_t* out);
-  // Of each hash whose bit is set, in order, how many bits are set before it. The bit of a hash is
-  // hash >> shift. `out` has room for n_hashes + 1.
+  // The hashes whose bit is set, in order. The bit of a hash is hash >> shift. `out` has room for
+  // n_hashes + 1.
   std::size_t (*probe)(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWord* words,
-                       std::uint32_t shift, std::uint32_t* out);
+                       std::uint32_t shift, FoundKey* out);
   // Tests records until all runs are done or hits are full.
+  void (*verify8)(Verification& verification);
   void (*verify16)(Verification& verification);
   void (*verify32)(Verification& verification);
 };

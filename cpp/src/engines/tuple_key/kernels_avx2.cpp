@@ -17,13 +17,14 @@ void join(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
 }
 
 std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWord* words,
-                  std::uint32_t shift, std::uint32_t* out) {
+                  std::uint32_t shift, FoundKey* out) {
   std::size_t n_found = 0;
   for (std::size_t at = 0; at < n_hashes; ++at) {
     const std::uint32_t hash = hashes[at] >> shift;
     const KeyWord word = words[hash >> 5];
-    out[n_found] =
-        word.n_before + static_cast<std::uint32_t>(_mm_popcnt_u32(_bzhi_u32(word.bits, hash & 31)));
+    const auto n_before =
+        static_cast<std::uint32_t>(_mm_popcnt_u32(_bzhi_u32(word.bits, hash & 31)));
+    out[n_found] = {word.n_before + n_before, hashes[at]};
     n_found += word.bits >> (hash & 31) & 1;
   }
   return n_found;
@@ -43,6 +44,23 @@ inline bool hold_8(__m256i slot, __m256i low, __m256i width, std::uint32_t n_lan
   const __m256i unknown = _mm256_cmpeq_epi32(rank, _mm256_set1_epi32(-1));
   const __m256i good = _mm256_andnot_si256(unknown, _mm256_xor_si256(inside, negated));
   return _mm256_testc_si256(good, valid) != 0;
+}
+
+inline bool holds(const std::uint8_t* lanes, std::uint32_t n_lanes, const std::uint32_t* ranks) {
+  const auto load = [](const std::uint8_t* from) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+  };
+  for (std::uint32_t first = 0; first < n_lanes; first += 8) {
+    const std::uint8_t* slots = lanes + first;
+    const __m256i slot = load(slots);
+    const __m256i high = _mm256_set1_epi32(0x80);
+    const __m256i wide = _mm256_or_si256(_mm256_andnot_si256(high, slot),
+                                         _mm256_slli_epi32(_mm256_and_si256(slot, high), 24));
+    if (!hold_8(wide, load(slots + n_lanes), load(slots + 2 * n_lanes), n_lanes - first, ranks)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 inline bool holds(const std::uint16_t* lanes, std::uint32_t n_lanes, const std::uint32_t* ranks) {
@@ -102,7 +120,8 @@ void verify(Verification& state) {
 
 }  // namespace
 
-const Kernels kKernelsAvx2 = {join, probe, verify<std::uint16_t>, verify<std::uint32_t>};
+const Kernels kKernelsAvx2 = {join, probe, verify<std::uint8_t>, verify<std::uint16_t>,
+                              verify<std::uint32_t>};
 
 }  // namespace tamis::tuple_key
 #endif

@@ -25,15 +25,15 @@ void join(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
 }
 
 std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWord* words,
-                  std::uint32_t shift, std::uint32_t* out) {
+                  std::uint32_t shift, FoundKey* out) {
   const __m512i ones = _mm512_set1_epi32(1);
   const __m512i low_bits = _mm512_set1_epi32(31);
   std::size_t n_found = 0;
   for (std::size_t at = 0; at < n_hashes; at += 16) {
     const std::size_t left = n_hashes - at;
     const auto valid = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1u << left) - 1);
-    const __m512i hash =
-        _mm512_maskz_srli_epi32(valid, _mm512_maskz_loadu_epi32(valid, hashes + at), shift);
+    const __m512i whole = _mm512_maskz_loadu_epi32(valid, hashes + at);
+    const __m512i hash = _mm512_maskz_srli_epi32(valid, whole, shift);
     const __m512i word = _mm512_maskz_srli_epi32(valid, hash, 5);
     const __m512i bits =
         _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), valid, word, words, sizeof(KeyWord));
@@ -41,28 +41,22 @@ std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWo
     const __mmask16 found = _mm512_mask_test_epi32_mask(valid, bits, bit);
     if (found == 0) continue;
     alignas(64) std::uint32_t found_hashes[16];
-    _mm512_mask_compressstoreu_epi32(found_hashes, found, hash);
+    _mm512_mask_compressstoreu_epi32(found_hashes, found, whole);
     const int n_here = _mm_popcnt_u32(found);
     for (int each = 0; each < n_here; ++each) {
-      const std::uint32_t one = found_hashes[each];
-      const KeyWord key_word = words[one >> 5];
-      out[n_found++] = key_word.n_before + static_cast<std::uint32_t>(
-                                               _mm_popcnt_u32(_bzhi_u32(key_word.bits, one & 31)));
+      const std::uint32_t bit_idx = found_hashes[each] >> shift;
+      const KeyWord key_word = words[bit_idx >> 5];
+      const auto n_before =
+          static_cast<std::uint32_t>(_mm_popcnt_u32(_bzhi_u32(key_word.bits, bit_idx & 31)));
+      out[n_found++] = {key_word.n_before + n_before, found_hashes[each]};
     }
   }
   return n_found;
 }
 
-// Up to 8 lanes of 16 bits at `slots`.
-inline bool hold_8(const std::uint16_t* slots, std::uint32_t stride, std::uint32_t n_lanes,
-                   const std::uint32_t* ranks) {
-  const auto mask = static_cast<__mmask8>(_bzhi_u32(0xFF, n_lanes));
-  const __m128i slot = _mm_maskz_loadu_epi16(mask, slots);
-  const __mmask8 negated = _mm_movepi16_mask(slot);
-  const __m256i idx = _mm256_cvtepu16_epi32(_mm_and_si128(slot, _mm_set1_epi16(0x7FFF)));
+inline bool hold_8(const std::uint32_t* ranks, __mmask8 mask, __mmask8 negated, __m256i idx,
+                   __m256i low, __m256i width) {
   const __m256i rank = _mm256_mmask_i32gather_epi32(_mm256_setzero_si256(), mask, idx, ranks, 4);
-  const __m256i low = _mm256_cvtepu16_epi32(_mm_maskz_loadu_epi16(mask, slots + stride));
-  const __m256i width = _mm256_cvtepu16_epi32(_mm_maskz_loadu_epi16(mask, slots + 2 * stride));
   const __mmask8 inside = _mm256_cmple_epu32_mask(_mm256_sub_epi32(rank, low), width);
   const __mmask8 known = _mm256_cmpneq_epi32_mask(rank, _mm256_set1_epi32(-1));
   return static_cast<std::uint8_t>((inside ^ negated) & known & mask) == mask;
@@ -76,8 +70,41 @@ inline bool hold_16(const std::uint32_t* ranks, __mmask16 mask, __mmask16 negate
   return static_cast<std::uint16_t>((inside ^ negated) & known & mask) == mask;
 }
 
+inline bool holds(const std::uint8_t* lanes, std::uint32_t n_lanes, const std::uint32_t* ranks) {
+  const __m128i slot_bits = _mm_set1_epi8(0x7F);
+  if (n_lanes <= 8) {
+    const auto mask = static_cast<__mmask8>(_bzhi_u32(0xFF, n_lanes));
+    const __m128i slot = _mm_maskz_loadu_epi8(mask, lanes);
+    return hold_8(ranks, mask, static_cast<__mmask8>(_mm_movepi8_mask(slot)),
+                  _mm256_cvtepu8_epi32(_mm_and_si128(slot, slot_bits)),
+                  _mm256_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, lanes + n_lanes)),
+                  _mm256_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, lanes + 2 * n_lanes)));
+  }
+  for (std::uint32_t first = 0; first < n_lanes; first += 16) {
+    const std::uint8_t* slots = lanes + first;
+    const auto mask = static_cast<__mmask16>(_bzhi_u32(0xFFFF, n_lanes - first));
+    const __m128i slot = _mm_maskz_loadu_epi8(mask, slots);
+    const auto load = [&](const std::uint8_t* from) {
+      return _mm512_maskz_cvtepu8_epi32(mask, _mm_maskz_loadu_epi8(mask, from));
+    };
+    if (!hold_16(ranks, mask, _mm_movepi8_mask(slot),
+                 _mm512_maskz_cvtepu8_epi32(mask, _mm_and_si128(slot, slot_bits)),
+                 load(slots + n_lanes), load(slots + 2 * n_lanes))) {
+      return false;
+    }
+  }
+  return true;
+}
+
 inline bool holds(const std::uint16_t* lanes, std::uint32_t n_lanes, const std::uint32_t* ranks) {
-  if (n_lanes <= 8) return hold_8(lanes, n_lanes, n_lanes, ranks);
+  if (n_lanes <= 8) {
+    const auto mask = static_cast<__mmask8>(_bzhi_u32(0xFF, n_lanes));
+    const __m128i slot = _mm_maskz_loadu_epi16(mask, lanes);
+    return hold_8(ranks, mask, _mm_movepi16_mask(slot),
+                  _mm256_cvtepu16_epi32(_mm_and_si128(slot, _mm_set1_epi16(0x7FFF))),
+                  _mm256_cvtepu16_epi32(_mm_maskz_loadu_epi16(mask, lanes + n_lanes)),
+                  _mm256_cvtepu16_epi32(_mm_maskz_loadu_epi16(mask, lanes + 2 * n_lanes)));
+  }
   const __m256i slot_bits = _mm256_set1_epi16(0x7FFF);
   for (std::uint32_t first = 0; first < n_lanes; first += 16) {
     const std::uint16_t* slots = lanes + first;
@@ -140,7 +167,8 @@ void verify(Verification& state) {
 
 }  // namespace
 
-const Kernels kKernelsAvx512 = {join, probe, verify<std::uint16_t>, verify<std::uint32_t>};
+const Kernels kKernelsAvx512 = {join, probe, verify<std::uint8_t>, verify<std::uint16_t>,
+                                verify<std::uint32_t>};
 
 }  // namespace tamis::tuple_key
 #endif

@@ -14,14 +14,14 @@ void join(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
 }
 
 std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWord* words,
-                  std::uint32_t shift, std::uint32_t* out) {
+                  std::uint32_t shift, FoundKey* out) {
   std::size_t n_found = 0;
   for (std::size_t at = 0; at < n_hashes; ++at) {
     const std::uint32_t hash = hashes[at] >> shift;
     const KeyWord word = words[hash >> 5];
     const std::uint32_t bit = std::uint32_t{1} << (hash & 31);
     const auto n_before = static_cast<std::uint32_t>(__builtin_popcount(word.bits & (bit - 1)));
-    out[n_found] = word.n_before + n_before;
+    out[n_found] = {word.n_before + n_before, hashes[at]};
     n_found += (word.bits & bit) != 0;
   }
   return n_found;
@@ -62,7 +62,7 @@ void verify(Verification& state) {
 
 }  // namespace
 
-const Kernels kKernelsV2 = {join, probe, verify<std::uint16_t, kNegated16>,
-                            verify<std::uint32_t, kNegated32>};
+const Kernels kKernelsV2 = {join, probe, verify<std::uint8_t, kNegated8>,
+                            verify<std::uint16_t, kNegated16>, verify<std::uint32_t, kNegated32>};
 
 }  // namespace tamis::tuple_key

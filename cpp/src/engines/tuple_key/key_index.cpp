@@ -98,6 +98,9 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
     if (!(word.bits >> (bit % 32) & 1)) {
       word.bits |= std::uint32_t{1} << (bit % 32);
       starts.push_back(static_cast<std::uint32_t>(at));
+      hash_of_start_.push_back(static_cast<std::uint32_t>(hashed[at] >> 32));
+    } else if (hash_of_start_.back() != hashed[at] >> 32) {
+      hash_of_start_.back() = 0;
     }
     order.push_back(static_cast<std::uint32_t>(hashed[at]));
   }
@@ -162,16 +165,23 @@ void KeyIndex::place_records(const std::vector<std::uint32_t>& order,
                              const std::vector<std::uint32_t>& record_at, std::uint32_t end,
                              bool is_in_order) {
   header_.is_in_order = is_in_order;
+  const std::span<std::uint32_t> starts = starts_.own();
   if (is_in_order) {
-    for (std::uint32_t& start : starts_.own()) {
+    for (std::uint32_t& start : starts) {
       start = start < order.size() ? record_at[order[start]] : end;
     }
-    return;
+  } else {
+    std::vector<std::uint32_t> entries;
+    entries.reserve(order.size());
+    for (const std::uint32_t filter : order) entries.push_back(record_at[filter]);
+    entries_ = std::move(entries);
   }
-  std::vector<std::uint32_t> entries;
-  entries.reserve(order.size());
-  for (const std::uint32_t filter : order) entries.push_back(record_at[filter]);
-  entries_ = std::move(entries);
+  header_.start_mask =
+      static_cast<std::uint32_t>(std::bit_ceil(std::uint64_t{starts.back()} + 1) - 1);
+  for (std::size_t at = 0; at < hash_of_start_.size(); ++at) {
+    if (hash_of_start_[at] != 0) starts[at] |= tag_of(hash_of_start_[at], header_.start_mask);
+  }
+  hash_of_start_ = {};
 }
 
 std::size_t KeyIndex::n_keys(const EventTerms& terms) const {

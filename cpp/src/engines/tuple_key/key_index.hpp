@@ -3,13 +3,15 @@
 //     hash of a key   the terms' hashes, XORed
 //     words           a bitmap over the first bits of hashes, with the number of bits before
 //     starts          [n_bits_set + 1] of each set bit, where its records begin: in the records
-//                     themselves if they lie in this order, else in `entries`
+//                     themselves if they lie in this order, else in `entries`. What bits are left
+//                     are a tag: the last bits of the hash, not 0, or 0 where several share the bit
 //     value_bits      of each attribute, the ranks that are a V term of some key
 //
 // Equal hashes of different keys only bring more candidates: records test names and values.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -108,7 +110,15 @@ class KeyIndex {
     __builtin_prefetch(&words_[hash >> header_.shift >> 5]);
   }
   bool is_in_order() const { return header_.is_in_order != 0; }
-  const std::uint32_t* starts() const { return starts_.data(); }
+  void prefetch_start(const FoundKey& found) const { __builtin_prefetch(&starts_[found.key]); }
+  // Empty where the tag says that it is another key's.
+  Run run_of(const FoundKey& found) const {
+    const std::uint32_t start = starts_[found.key];
+    const std::uint32_t mask = header_.start_mask;
+    const std::uint32_t tag = start & ~mask;
+    if (tag != 0 && tag != tag_of(found.hash, mask)) return {0, 0};
+    return {start & mask, starts_[found.key + 1] & mask};
+  }
   const std::uint32_t* entries() const { return entries_.data(); }
   std::size_t n_bytes() const {
     return attributes_.n_bytes() + value_bits_.n_bytes() + words_.n_bytes() + starts_.n_bytes() +
@@ -118,6 +128,7 @@ class KeyIndex {
  private:
   struct Header {
     std::uint32_t shapes = 0, n_groups = 1, shift = 27, is_in_order = 0;
+    std::uint32_t start_mask = 0;  // the bits of starts_ that are no tag
   };
   struct Attribute {
     std::uint32_t hash = 0;       // of its presence
@@ -135,6 +146,11 @@ class KeyIndex {
     return rank < of.value_end && (value_bits_[of.value_at + rank / 64] >> (rank % 64) & 1);
   }
   void make_small_keys();
+  static std::uint32_t tag_of(std::uint32_t hash, std::uint32_t start_mask) {
+    if (start_mask == ~std::uint32_t{0}) return 0;
+    const std::uint32_t tag = hash << std::popcount(start_mask);
+    return tag != 0 ? tag : start_mask + 1;
+  }
 
   std::vector<SmallKeys> small_;  // by number of attributes
   Header header_;
@@ -142,6 +158,7 @@ class KeyIndex {
   Column<std::uint64_t> value_bits_;
   Column<KeyWord> words_;
   Column<std::uint32_t> starts_;
+  std::vector<std::uint32_t> hash_of_start_;  // while building; 0: several
   Column<std::uint32_t> entries_;
 };
 

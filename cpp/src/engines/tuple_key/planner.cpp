@@ -9,11 +9,11 @@ namespace tamis::tuple_key {
 namespace {
 
 // Measured on pcm-default and its variants (2-core Xeon, AVX-512, 2026-11-15, busy).
-constexpr double kProbeNs = 1.2;  // a key in the bitmap
-constexpr double kFoundNs = 6;    // a key that has records, with the misses
-constexpr double kRecordNs = 2;   // a record that follows the one before
-constexpr double kLineNs = 2;     // and each cache line of it
-constexpr double kShapeNs = 2;    // a shape in use
+constexpr double kProbeNs = 2;   // a key in the bitmap
+constexpr double kFoundNs = 14;  // a key that has records, with the misses
+constexpr double kRecordNs = 3;  // a record that follows the one before
+constexpr double kLineNs = 2;    // and each cache line of it
+constexpr double kShapeNs = 2;   // a shape in use
 constexpr std::size_t kSampleSize = 256;
 constexpr std::size_t kMostPlans = 3;
 // A further plan costs about 12 bytes a filter: it must be this much quicker, on average over

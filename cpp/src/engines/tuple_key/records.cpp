@@ -27,10 +27,15 @@ RecordEncoder::RecordEncoder(const FilterTable& table, const Ranks& ranks)
     if (!is_possible) terms_.terms.resize(terms_.begins.back());
     terms_.begins.push_back(terms_.terms.size());
   }
-  is_wide_ = defaults.size() >= kNegated16;
+  // Ranks are below n_ranks, and the top bit of a slot says "negated".
+  std::uint32_t n_most_ranks = 0;
   for (AttributeId attribute = 0; attribute < slots.size(); ++attribute) {
-    if (slots[attribute].is_used()) is_wide_ |= ranks.n_ranks(attribute) > 0xFFFF;
+    if (slots[attribute].is_used()) n_most_ranks = std::max(n_most_ranks, ranks.n_ranks(attribute));
   }
+  const auto fits = [&](std::uint32_t negated) {
+    return defaults.size() <= negated && n_most_ranks <= 2 * negated;
+  };
+  lane_bytes_ = fits(kNegated8) ? 1 : fits(kNegated16) ? 2 : 4;
 }
 
 std::uint32_t RecordEncoder::slot_of(std::uint32_t& slot, std::uint32_t rank_of_absent) {
@@ -100,17 +105,23 @@ void RecordEncoder::write(FilterIdx filter, std::uint64_t* record) {
   const std::size_t n_lanes = lanes_.size();
   std::memset(record, 0, size_of(filter) * sizeof *record);
   record[0] = filter | std::uint64_t{n_lanes} << 32 | (needs_verify_ ? kVerify : 0) << 48;
+  const std::uint32_t negated = lane_bytes_ == 1   ? kNegated8
+                                : lane_bytes_ == 2 ? kNegated16
+                                                   : kNegated32;
+  const auto write_lane = [&](std::size_t at, std::uint32_t value) {
+    if (lane_bytes_ == 1) {
+      put<std::uint8_t>(record, at, value);
+    } else if (lane_bytes_ == 2) {
+      put<std::uint16_t>(record, at, value);
+    } else {
+      put<std::uint32_t>(record, at, value);
+    }
+  };
   for (std::size_t at = 0; at < n_lanes; ++at) {
     const Lane& lane = lanes_[at];
-    if (is_wide_) {
-      put<std::uint32_t>(record, at, lane.slot | (lane.is_negated ? kNegated32 : 0));
-      put<std::uint32_t>(record, n_lanes + at, lane.low);
-      put<std::uint32_t>(record, 2 * n_lanes + at, lane.width);
-    } else {
-      put<std::uint16_t>(record, at, lane.slot | (lane.is_negated ? kNegated16 : 0));
-      put<std::uint16_t>(record, n_lanes + at, lane.low);
-      put<std::uint16_t>(record, 2 * n_lanes + at, lane.width);
-    }
+    write_lane(at, lane.slot | (lane.is_negated ? negated : 0));
+    write_lane(n_lanes + at, lane.low);
+    write_lane(2 * n_lanes + at, lane.width);
   }
 }
 

@@ -35,11 +35,10 @@ class RecordEncoder {
 
   const FilterTerms& terms() const { return terms_; }
   bool is_impossible(FilterIdx filter) const { return n_lanes_[filter] == kImpossible; }
-  bool is_wide() const { return is_wide_; }  // lanes of 32 bits
+  std::uint32_t lane_bytes() const { return lane_bytes_; }  // 1, 2 or 4
   // In units of 8 bytes.
   std::uint32_t size_of(FilterIdx filter) const {
-    const std::size_t lane_bytes = is_wide_ ? 12 : 6;
-    return 1 + static_cast<std::uint32_t>((n_lanes_[filter] * lane_bytes + 7) / 8);
+    return 1 + (n_lanes_[filter] * 3 * lane_bytes_ + 7) / 8;
   }
   void write(FilterIdx filter, std::uint64_t* record);
 
@@ -60,7 +59,7 @@ class RecordEncoder {
   const Ranks& ranks_;
   FilterTerms terms_;
   std::vector<std::uint16_t> n_lanes_;  // [n_filters]
-  bool is_wide_ = false;
+  std::uint32_t lane_bytes_ = 1;
   // Of the filter that was encoded last.
   std::vector<Lane> lanes_;
   bool needs_verify_ = false;
