@@ -1,7 +1,6 @@
 #include "common/ranks.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -35,11 +34,18 @@ double value_of(std::uint64_t key) {
 }
 
 std::uint64_t key_of(std::string_view text) {
-  std::array<unsigned char, 8> bytes{};
-  if (!text.empty()) std::memcpy(bytes.data(), text.data(), std::min(text.size(), bytes.size()));
+  if constexpr (std::endian::native == std::endian::little) {
+    if (text.size() >= 8) {
+      std::uint64_t bytes = 0;
+      std::memcpy(&bytes, text.data(), sizeof bytes);
+      return __builtin_bswap64(bytes);
+    }
+  }
+  const std::size_t n_bytes = std::min<std::size_t>(text.size(), 8);
   std::uint64_t key = 0;
-  for (const unsigned char byte : bytes) key = key << 8 | byte;
-  return key;
+  for (std::size_t at = 0; at < n_bytes; ++at)
+    key = key << 8 | static_cast<unsigned char>(text[at]);
+  return n_bytes == 0 ? 0 : key << (64 - 8 * n_bytes);
 }
 
 bool is_odd(std::int32_t fine) { return fine != 0 && fine != 1; }

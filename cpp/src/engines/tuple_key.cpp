@@ -435,8 +435,10 @@ void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event
   const KeyIndex& plan = plans_[event.plan];
   const auto probe = scratch.kernels->probe;
   std::size_t n_keys = 0;
+  const bool is_cached = plan.n_words() <= kCachedWords;
   const auto flush = [&] {
     counters.cells += n_keys;
+    for (std::size_t at = 0; !is_cached && at < n_keys; ++at) plan.prefetch_word(scratch.keys[at]);
     const std::size_t n_found =
         probe(scratch.keys.data(), n_keys, plan.words(), plan.shift(), scratch.found.data());
     n_keys = 0;
