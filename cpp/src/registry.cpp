@@ -14,6 +14,7 @@
 #include "engines/rein.hpp"
 #include "engines/sff.hpp"
 #include "engines/tama.hpp"
+#include "engines/tuple_key.hpp"
 #include "tamis/engine.hpp"
 #include "tamis/error.hpp"
 
@@ -23,6 +24,15 @@ namespace {
 std::string always_available() { return {}; }
 
 const Engine kEngines[] = {
+    {.name = "tuple-key",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "keys of up to three names or values, a bitmap of them, then SIMD tests",
+     .features = kEverything,
+     .parameters = kTupleKeyParameters,
+     .unavailable = always_available,
+     .build = build_tuple_key,
+     .open = open_tuple_key},
     {.name = "ocm",
      .device = "cpu",
      .is_exact = true,

@@ -1,0 +1,440 @@
+// Engine `tuple-key` against `naive`, with every number of terms and groups and at every level of
+// SIMD, its counters against the cost formula of its page, and opened from an image.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check.hpp"
+#include "common/simd.hpp"
+#include "storage/image.hpp"
+#include "tamis/ast.hpp"
+#include "tamis/collector.hpp"
+#include "tamis/engine.hpp"
+#include "tamis/error.hpp"
+#include "tamis/normal_form.hpp"
+
+namespace tamis {
+namespace {
+
+using Random = std::mt19937_64;
+using Found = std::vector<std::vector<std::uint32_t>>;
+
+std::size_t below(Random& random, std::size_t limit) { return random() % limit; }
+template <typename Items>
+const auto& one_of(Random& random, const Items& items) {
+  return items[below(random, std::size(items))];
+}
+
+const std::string kNumberTexts[] = {"0",
+                                    "1",
+                                    "2",
+                                    "3",
+                                    "-1",
+                                    "2.5",
+                                    "1e300",
+                                    "9007199254740992",
+                                    "9007199254740993",
+                                    "9223372036854775807",
+                                    "-9223372036854775808"};
+const std::string kTexts[] = {"", "a", "ab", "abcdefgh", "abcdefghi", "b", "\xC3\xA9", "zz"};
+const std::string kComparisons[] = {"=", "=", "=", "!=", "!=", "<", "<=", ">", ">="};
+
+std::string random_condition(Random& random, std::size_t n_names) {
+  const std::string name = "a" + std::to_string(below(random, n_names));
+  switch (below(random, 18)) {
+    case 0:
+      return name + " IS NULL";
+    case 1:
+      return name + " IS NOT NULL";
+    case 2:
+      return "(" + name + " IS NULL OR " + name + " > 1)";
+    case 3:
+      return name + " BETWEEN 1 AND " + one_of(random, kNumberTexts);
+    case 4:
+      return name + " NOT BETWEEN 0 AND 2";
+    case 5:
+      return name + " IN (1, 2, " + one_of(random, kNumberTexts) + ")";
+    case 6:
+      return name + " NOT IN (0, 1, 2, 3, 2.5, " + one_of(random, kNumberTexts) + ")";
+    case 7:
+      return name + " IN ('a', 'b', '" + one_of(random, kTexts) + "')";
+    case 8:
+      return name + " LIKE 'a%'";
+    case 9:
+      return name + " NOT LIKE '%b_'";
+    case 10:
+      return name + (below(random, 2) ? " = TRUE" : " != TRUE");
+    case 11:
+      return std::string(below(random, 4) ? "" : "NOT ") + "NEAR(1, 1, 2)";
+    case 12:
+    case 13:
+      return name + " " + one_of(random, kComparisons) + " '" + one_of(random, kTexts) + "'";
+    default:
+      return name + " " + one_of(random, kComparisons) + " " + one_of(random, kNumberTexts);
+  }
+}
+
+std::string random_predicate(Random& random, std::size_t n_names) {
+  if (below(random, 50) == 0) return "TRUE";
+  std::string text = random_condition(random, n_names);
+  for (std::size_t more = below(random, 6); more > 0; --more) {
+    text += " AND " + random_condition(random, n_names);
+  }
+  if (below(random, 20) == 0) {  // a residual
+    for (int part = 0; part < 10; ++part) {
+      text += " AND (" + random_condition(random, n_names) + " OR " +
+              random_condition(random, n_names) + ")";
+    }
+  }
+  return text;
+}
+
+EventValue random_value(Random& random) {
+  switch (below(random, 10)) {
+    case 0:
+      return EventValue::of(std::nan(""));
+    case 1:
+      return EventValue::of(below(random, 2) == 0);
+    case 2:
+    case 3:
+      return EventValue::of(std::string_view(one_of(random, kTexts)));
+    case 4: {
+      const std::int64_t large[] = {9007199254740991, 9007199254740992, 9007199254740993,
+                                    std::numeric_limits<std::int64_t>::max(),
+                                    std::numeric_limits<std::int64_t>::min()};
+      return EventValue::of(one_of(random, large));
+    }
+    case 5: {
+      const double real[] = {2.5, 1e300, -0.0, std::numeric_limits<double>::infinity(),
+                             -std::numeric_limits<double>::infinity()};
+      return EventValue::of(one_of(random, real));
+    }
+    default:
+      return EventValue::of(static_cast<std::int64_t>(below(random, 5)) - 1);
+  }
+}
+
+EventBatch random_events(Random& random, std::size_t n_events, std::size_t n_names) {
+  EventBatch events;
+  events.n_known = n_names;
+  for (std::size_t event = 0; event < n_events; ++event) {
+    const std::size_t share = one_of(random, std::vector<std::size_t>{0, 1, 3, 10});
+    for (AttributeId attribute = 0; attribute < n_names; ++attribute) {
+      if (below(random, 10) < share) events.add(attribute, random_value(random));
+    }
+    events.add_position(below(random, 4) == 0 ? std::nan("") : static_cast<double>(event % 4), 1);
+    events.end_event();
+  }
+  return events;
+}
+
+std::shared_ptr<FilterTable> table_of(const std::vector<std::string>& predicates,
+                                      std::size_t n_names) {
+  auto table = std::make_shared<FilterTable>(Space::plane);
+  Catalogue names;
+  for (std::size_t name = 0; name < n_names; ++name) names.intern("a" + std::to_string(name));
+  Ast ast;
+  for (const std::string& predicate : predicates) {
+    parse(predicate, ast);
+    table->append(to_normal_form(ast), names);
+  }
+  return table;
+}
+
+struct Answer {
+  Found found;  // of each event, in order
+  Counters counters;
+};
+
+// `n_targets` 0: every filter is a target of its own; else filter i is of target i % n_targets.
+Answer answer_of(const Index& index, std::size_t n_filters, const EventBatch& events,
+                 Scratch& scratch, std::size_t n_targets = 0) {
+  std::vector<std::uint32_t> slots(n_filters);
+  std::iota(slots.begin(), slots.end(), 0u);
+  std::vector<std::uint32_t> targets = slots;
+  if (n_targets > 0) {
+    for (std::uint32_t& target : targets) target %= static_cast<std::uint32_t>(n_targets);
+  }
+  Collector::Setup setup;
+  setup.slot_of = slots.data();
+  setup.target_of = targets.data();
+  setup.n_targets = n_targets > 0 ? n_targets : n_filters;
+  Stamps stamps;
+  CollectorBuffers buffers;
+  Collector out(setup, stamps, buffers);
+  index.match(events, 0, events.size(), scratch, out);
+  Answer answer;
+  CHECK_EQ(out.n_events(), events.size());
+  for (std::size_t event = 0; event < events.size(); ++event) {
+    auto& found = answer.found.emplace_back(out.targets().begin() + out.begin(event),
+                                            out.targets().begin() + out.end(event));
+    std::sort(found.begin(), found.end());
+  }
+  answer.counters = out.counters;
+  return answer;
+}
+
+std::unique_ptr<Index> built(const char* engine_name, const std::shared_ptr<FilterTable>& table,
+                             const Parameters& given = {}) {
+  const Engine& engine = find_engine(engine_name);
+  return engine.build(table, complete_parameters(engine, given));
+}
+
+Answer answer_of(const char* engine, const std::shared_ptr<FilterTable>& table,
+                 const EventBatch& events, const Parameters& given = {},
+                 std::size_t n_targets = 0) {
+  const std::unique_ptr<Index> index = built(engine, table, given);
+  const std::unique_ptr<Scratch> scratch = index->make_scratch();
+  // Twice with one scratch: nothing of the first call may show in the second.
+  const Answer first = answer_of(*index, table->size(), events, *scratch, n_targets);
+  const Answer second = answer_of(*index, table->size(), events, *scratch, n_targets);
+  CHECK(first.found == second.found);
+  CHECK_EQ(first.counters.constraints, second.counters.constraints);
+  return second;
+}
+
+const std::vector<Parameters> kVariants = {
+    {},
+    {{"key_terms", 1}},
+    {{"key_terms", 2}},
+    {{"groups", 1}},
+    {{"groups", 2}},
+    {{"groups", 4}, {"event_attributes", 20}},
+    {{"groups", 3}, {"key_terms", 2}},
+    {{"groups", 16}},
+    {{"event_attributes", 3}},
+    {{"event_attributes", 50}},
+};
+
+TEST(tuple_key_answers_as_naive_does_for_every_kind_of_constraint) {
+  Random random(7);
+  std::size_t n_matches = 0;
+  for (const std::size_t n_names : {1, 4, 12, 90, 300}) {
+    std::vector<std::string> predicates(n_names == 12 ? 3000 : 600);
+    for (std::string& each : predicates) each = random_predicate(random, n_names);
+    const std::shared_ptr<FilterTable> table = table_of(predicates, n_names);
+    const EventBatch events = random_events(random, 60, n_names + 2);
+    const Found expected = answer_of("naive", table, events).found;
+    for (const auto& each : expected) n_matches += each.size();
+    for (const Parameters& parameters : kVariants) {
+      CHECK(answer_of("tuple-key", table, events, parameters).found == expected);
+    }
+    const Found targets = answer_of("naive", table, events, {}, 5).found;
+    CHECK(answer_of("tuple-key", table, events, {}, 5).found == targets);
+  }
+  CHECK(n_matches > 1000);
+}
+
+TEST(tuple_key_answers_alike_at_every_simd_level) {
+  Random random(23);
+  const SimdLevel best = simd_level();
+  std::vector<std::string> predicates(500);
+  for (std::string& each : predicates) each = random_predicate(random, 8);
+  // More than 65,535 ranks: lanes of 32 bits.
+  std::vector<std::string> many = predicates;
+  for (int number = 0; number < 70000; ++number) {
+    many.push_back("a0 = " + std::to_string(number) + " AND a1 != " + std::to_string(number));
+  }
+  for (const auto& texts : {predicates, many}) {
+    const auto table = table_of(texts, 8);
+    const EventBatch events = random_events(random, 60, 8);
+    const Found expected = answer_of("naive", table, events).found;
+    for (const SimdLevel level : {SimdLevel::v2, SimdLevel::avx2, SimdLevel::avx512}) {
+      if (!has_simd_level(level)) continue;
+      set_simd_level(level);
+      CHECK(answer_of("tuple-key", table, events).found == expected);
+      CHECK(answer_of("tuple-key", table, events, {{"key_terms", 1}}).found == expected);
+    }
+    set_simd_level(best);
+  }
+}
+
+TEST(tuple_key_answers_for_empty_tables_and_filters_without_keys) {
+  EventBatch events;
+  events.n_known = 2;
+  events.add(0, EventValue::of(std::int64_t{1}));
+  events.end_event();
+  events.end_event();
+  CHECK(answer_of("tuple-key", table_of({}, 0), events).found == Found(2));
+  const auto table = table_of({"TRUE", "a0 IS NULL", "NEAR(0, 0, 1)", "a1 IS NULL", "a0 > 0",
+                               "a0 != 7", "a0 LIKE '%x'", "EXISTS a0", "a0 > 3 AND a0 < 2"},
+                              2);
+  const Answer answer = answer_of("tuple-key", table, events);
+  CHECK(answer.found == answer_of("naive", table, events).found);
+  CHECK(answer.found[0] == std::vector<std::uint32_t>({0, 3, 4, 5, 7}));
+  CHECK(answer_of("tuple-key", table_of({"a0 = 1"}, 1), events).found == Found({{0}, {}}));
+}
+
+TEST(tuple_key_takes_filters_and_events_of_hundreds_of_attributes) {
+  Random random(5);
+  constexpr std::size_t n_names = 700;
+  std::vector<std::string> predicates;
+  for (std::size_t filter = 0; filter < 400; ++filter) {
+    std::string text;
+    const std::size_t n_constraints = filter % 4 == 0 ? 600 : 1 + filter % 40;
+    for (std::size_t at = 0; at < n_constraints; ++at) {
+      text += (at == 0 ? "a" : " AND a") + std::to_string((filter + at) % n_names) +
+              (at % 3 == 0   ? " = 1"
+               : at % 3 == 1 ? " != 2"
+                             : " < 3");
+    }
+    predicates.push_back(text);
+  }
+  EventBatch events;
+  events.n_known = n_names;
+  for (std::size_t event = 0; event < 12; ++event) {
+    for (AttributeId attribute = 0; attribute < n_names; ++attribute) {
+      if (event % 3 == 0 && below(random, 2) == 0) continue;
+      const bool is_odd = event % 2 == 1 && below(random, 300) == 0;
+      events.add(attribute, EventValue::of(std::int64_t{is_odd ? 2 : 1}));
+    }
+    events.end_event();
+  }
+  const auto table = table_of(predicates, n_names);
+  const Answer expected = answer_of("naive", table, events);
+  CHECK(std::any_of(expected.found.begin(), expected.found.end(),
+                    [](const auto& each) { return each.size() > 100; }));
+  for (const Parameters& parameters : kVariants) {
+    const Answer answer = answer_of("tuple-key", table, events, parameters);
+    CHECK(answer.found == expected.found);
+    // 700 attributes have 57 million triples; 400 filters are tested first.
+    CHECK(answer.counters.cells <= 12u * 20000);
+  }
+}
+
+// n filters of c constraints on m names, no equalities, and events of k attributes.
+struct Workload {
+  std::shared_ptr<FilterTable> table;
+  EventBatch events;
+};
+Workload uniform_workload(std::size_t n, std::size_t c, std::size_t m, std::size_t k,
+                          std::size_t n_events, const std::string& comparison) {
+  Random random(11);
+  std::vector<AttributeId> names(m);
+  std::iota(names.begin(), names.end(), AttributeId{0});
+  std::vector<std::string> predicates(n);
+  for (std::string& text : predicates) {
+    std::shuffle(names.begin(), names.end(), random);
+    for (std::size_t at = 0; at < c; ++at) {
+      text += (at == 0 ? "a" : " AND a") + std::to_string(names[at]) + comparison +
+              std::to_string(below(random, 10));
+    }
+  }
+  Workload workload{table_of(predicates, m), {}};
+  workload.events.n_known = m;
+  for (std::size_t event = 0; event < n_events; ++event) {
+    std::shuffle(names.begin(), names.end(), random);
+    for (std::size_t at = 0; at < k; ++at) {
+      workload.events.add(names[at], EventValue::of(static_cast<std::int64_t>(below(random, 10))));
+    }
+    workload.events.end_event();
+  }
+  return workload;
+}
+
+double choose(double n, int count) {
+  double product = 1;
+  for (int at = 0; at < count; ++at) product *= (n - at) / (at + 1);
+  return product;
+}
+
+TEST(tuple_key_counters_fit_the_cost_formula) {
+  constexpr std::size_t n = 20000, c = 4, m = 60, k = 12, n_events = 200;
+  const auto fits = [](std::uint64_t counted, double expected) {
+    const double measured = static_cast<double>(counted) / n_events;
+    return measured <= 2 * expected && expected <= 2 * measured;
+  };
+  // A term that is a value is met once in `n_values` times that its attribute is there.
+  for (const double n_values : {1, 10}) {
+    const Workload workload = uniform_workload(n, c, m, k, n_events, n_values == 1 ? " > " : " = ");
+    for (const int t : {1, 2, 3}) {
+      const Counters counters =
+          answer_of("tuple-key", workload.table, workload.events,
+                    {{"key_terms", static_cast<double>(t)}, {"groups", 1}, {"event_attributes", k}})
+              .counters;
+      if (t == 3 && n_values == 10) {  // two values are rare enough
+        CHECK(fits(counters.cells, choose(k, 2)));
+        continue;
+      }
+      const double probes = choose(k, t);
+      const double keys = std::min<double>(n, choose(m, t) * std::pow(n_values, t));
+      const double candidates = n * choose(k, t) / (choose(m, t) * std::pow(n_values, t));
+      // Of keys that are not there, one in 16 to 32 seems to be.
+      CHECK(fits(counters.cells, probes));
+      CHECK(counters.candidates >= n_events * candidates / 2);
+      CHECK(counters.candidates <= n_events * 2 * (candidates + probes / 16 * n / keys));
+      CHECK(fits(counters.constraints, c * counters.candidates / double{n_events}));
+      CHECK(counters.candidates < n_events * n / 4);
+    }
+  }
+}
+
+TEST(tuple_key_stops_where_all_targets_are_settled) {
+  const Workload workload = uniform_workload(20000, 1, 10, 4, 50, " >= ");
+  const Answer all = answer_of("tuple-key", workload.table, workload.events);
+  const Answer few = answer_of("tuple-key", workload.table, workload.events, {}, 10);
+  CHECK(few.found == answer_of("naive", workload.table, workload.events, {}, 10).found);
+  CHECK(few.counters.candidates * 20 < all.counters.candidates);
+}
+
+TEST(tuple_key_opened_from_an_image_answers_as_the_built_one) {
+  Random random(3);
+  std::vector<std::string> predicates(2000);
+  for (std::string& each : predicates) each = random_predicate(random, 20);
+  const auto table = table_of(predicates, 20);
+  const EventBatch events = random_events(random, 50, 20);
+  const std::unique_ptr<Index> index = built("tuple-key", table);
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("tuple_key_test_" + std::to_string(::getpid()));
+  std::uint64_t n_bytes = 0;
+  {
+    ImageWriter writer(path.string());
+    PrefixedWriter prefixed(writer, "index/");
+    index->save(prefixed);
+    writer.finish();
+    n_bytes = writer.n_bytes();
+  }
+  {
+    const std::shared_ptr<const Image> image = Image::open(path.string(), n_bytes);
+    image->check_all();
+    const Engine& engine = find_engine("tuple-key");
+    const std::unique_ptr<Index> opened =
+        engine.open(table, complete_parameters(engine, {}), ImageReader(image, "index/"));
+    CHECK(opened->n_bytes() < 10000);  // mapped, not built
+    const auto scratch = index->make_scratch();
+    const auto opened_scratch = opened->make_scratch();
+    const Answer expected = answer_of(*index, table->size(), events, *scratch);
+    const Answer answer = answer_of(*opened, table->size(), events, *opened_scratch);
+    CHECK(answer.found == expected.found);
+    CHECK_EQ(answer.counters.cells, expected.counters.cells);
+    CHECK_EQ(answer.counters.candidates, expected.counters.candidates);
+    const auto other = table_of({"a30 = 1"}, 31);
+    CHECK_THROWS(engine.open(other, {}, ImageReader(image, "index/")), Error, "must be");
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(tuple_key_says_what_its_parameters_must_be) {
+  const auto table = table_of({"a0 = 1"}, 1);
+  CHECK_THROWS(built("tuple-key", table, {{"key_terms", 4}}), ArgumentError, "between 1 and 3");
+  CHECK_THROWS(built("tuple-key", table, {{"groups", 2.5}}), ArgumentError, "a whole number");
+}
+
+TEST(tuple_key_keeps_within_24_bytes_a_constraint) {
+  const Workload workload = uniform_workload(20000, 4, 100, 4, 1, " = ");
+  const std::size_t n_bytes = built("tuple-key", workload.table)->n_bytes();
+  CHECK(n_bytes > 6 * workload.table->n_constraints());
+  CHECK(n_bytes <= 24 * workload.table->n_constraints());
+}
+
+}  // namespace
+}  // namespace tamis
