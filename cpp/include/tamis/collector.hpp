@@ -93,6 +93,7 @@ class Collector {
   void begin_event() {
     ++stamps_.now;
     ++n_events_;
+    n_settled_ = 0;
     if (setup_.output == Output::ids) {
       buffers_.begins.push_back(buffers_.targets.size());
     } else if (setup_.output == Output::count) {
@@ -110,6 +111,9 @@ class Collector {
     return needs_stamps() && stamps_.stamp_of[target] == stamps_.now;
   }
 
+  // Are all targets settled, so that the event needs no further look?
+  bool has_all() const { return n_settled_ == setup_.n_targets; }
+
   void add(FilterIdx filter) {
     if (is_dead(filter)) return;
     const std::uint32_t target = setup_.target_of[filter];
@@ -117,14 +121,14 @@ class Collector {
       const std::uint64_t bit = std::uint64_t{1} << (target % 64);
       if (row_[target / 64] & bit) return;
       row_[target / 64] |= bit;
-      count_hit(filter);
+      settle(filter);
       return;
     }
     if (needs_stamps()) {
       if (stamps_.stamp_of[target] == stamps_.now) return;
       stamps_.stamp_of[target] = stamps_.now;
     }
-    count_hit(filter);
+    settle(filter);
     if (setup_.output == Output::ids) {
       buffers_.targets.push_back(target);
     } else {
@@ -149,7 +153,8 @@ class Collector {
     const std::uint32_t slot = setup_.slot_of[filter];
     return is_dead_at((*setup_.died_at)[slot].load(std::memory_order_relaxed), setup_.version);
   }
-  void count_hit(FilterIdx filter) {
+  void settle(FilterIdx filter) {
+    ++n_settled_;
     if (setup_.hits == nullptr) return;
     (*setup_.hits)[setup_.slot_of[filter]].fetch_add(1, std::memory_order_relaxed);
   }
@@ -160,6 +165,7 @@ class Collector {
   CollectorBuffers& buffers_;
   std::uint64_t* row_ = nullptr;
   std::size_t n_events_ = 0;
+  std::size_t n_settled_ = 0;  // targets of the event
 };
 
 }  // namespace tamis
