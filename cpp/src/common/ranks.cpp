@@ -95,7 +95,7 @@ std::uint32_t Ranks::Search::build(std::uint32_t begin, std::uint32_t end, bool 
   }
 
   node.first_slot = size_of(slots);
-  slots.resize(slots.size() + node.last_bucket + 1);
+  slots.append(node.last_bucket + std::size_t{1}, Slot{});
   const std::uint32_t idx = size_of(nodes);
   nodes.push_back(node);
   std::uint32_t point = begin;
@@ -107,7 +107,7 @@ std::uint32_t Ranks::Search::build(std::uint32_t begin, std::uint32_t end, bool 
         content < n_points) {
       content = kIsChild | build(first, point, is_number, depth + 1);
     }
-    slots[node.first_slot + bucket] = {first, content};
+    slots.own()[node.first_slot + bucket] = {first, content};
   }
   return idx;
 }
@@ -142,9 +142,15 @@ Ranks::Place Ranks::Search::find(std::uint32_t idx, std::uint64_t key, double va
   }
 }
 
+void Ranks::Search::shrink() {
+  keys.shrink();
+  words.shrink();
+  slots.shrink();
+  nodes.shrink();
+}
+
 std::size_t Ranks::Search::n_bytes() const {
-  return keys.capacity() * sizeof(keys[0]) + words.capacity() * sizeof(words[0]) +
-         slots.capacity() * sizeof(slots[0]) + nodes.capacity() * sizeof(nodes[0]);
+  return keys.n_bytes() + words.n_bytes() + slots.n_bytes() + nodes.n_bytes();
 }
 
 std::uint32_t Ranks::number_rank(const Attribute& of, double value, std::int32_t fine) const {
@@ -212,8 +218,8 @@ void Ranks::add_direct(Attribute& of, const std::vector<Cut>& cuts, double low,
   of.direct_at = direct_.size();
   of.direct_low = low;
   of.n_direct = n_integers + 1;
-  direct_.resize(direct_.size() + of.n_direct);
-  std::uint32_t* words = direct_.data() + of.direct_at;
+  direct_.append(of.n_direct, std::uint32_t{0});
+  std::uint32_t* words = direct_.own().data() + of.direct_at;
   std::uint32_t n_cuts = 0;
   for (std::uint32_t each = 0; each < n_integers; ++each) {
     words[each] = n_cuts << kCountShift;
@@ -287,7 +293,7 @@ void Ranks::add_strings(Attribute& of, std::vector<StringCutView>& cuts) {
     ++of.prefix_length;
   }
   of.prefix_at = bytes_.size();
-  bytes_.insert(bytes_.end(), first_text.begin(), first_text.begin() + of.prefix_length);
+  bytes_.append({first_text.data(), of.prefix_length});
   const std::uint32_t begin = size_of(strings_.keys);
   for (std::size_t first = 0; first < cuts.size();) {
     std::size_t next = first;
@@ -297,7 +303,7 @@ void Ranks::add_strings(Attribute& of, std::vector<StringCutView>& cuts) {
     strings_.words.push_back(static_cast<std::uint32_t>(first) << kCountShift |
                              (cuts[first].is_after ? 0 : kHasBefore));
     texts_.push_back({bytes_.size(), static_cast<std::uint32_t>(rest.size())});
-    bytes_.insert(bytes_.end(), rest.begin(), rest.end());
+    bytes_.append({rest.data(), rest.size()});
     first = next;
   }
   of.string_end = size_of(strings_.keys);
@@ -307,7 +313,8 @@ void Ranks::add_strings(Attribute& of, std::vector<StringCutView>& cuts) {
   texts_.push_back({bytes_.size(), 0});
 }
 
-Ranks::Ranks(const FilterTable& table) : table_(&table), attributes_(table.n_attributes()) {
+Ranks::Ranks(const FilterTable& table) : table_(&table) {
+  attributes_.append(table.n_attributes(), Attribute{});
   // Constraints by attribute, so that the cuts of only one are held at a time.
   const auto n_constraints = static_cast<std::uint32_t>(table.n_constraints());
   std::vector<std::uint32_t> begins(table.n_attributes() + 1);
@@ -352,12 +359,29 @@ Ranks::Ranks(const FilterTable& table) : table_(&table), attributes_(table.n_att
         collect_string(table.string(set.strings.first + each));
       }
     }
-    add_numbers(attributes_[attribute], numbers);
-    add_strings(attributes_[attribute], strings);
+    add_numbers(attributes_.own()[attribute], numbers);
+    add_strings(attributes_.own()[attribute], strings);
   }
-  const auto shrink = [](auto&... items) { (items.shrink_to_fit(), ...); };
-  shrink(numbers_.keys, numbers_.words, numbers_.slots, numbers_.nodes, strings_.keys,
-         strings_.words, strings_.slots, strings_.nodes, odd_cuts_, direct_, texts_, bytes_);
+  numbers_.shrink();
+  strings_.shrink();
+  odd_cuts_.shrink();
+  direct_.shrink();
+  texts_.shrink();
+  bytes_.shrink();
+}
+
+Ranks::Ranks(const FilterTable& table, const SectionReader& sections) : table_(&table) {
+  for_each_column([&]<typename T>(const std::string& name,
+                                  Column<T>& items) { items = sections.column<T>(name); },
+                  *this);
+  if (attributes_.size() != table.n_attributes()) {
+    throw Error("the ranks of an index must be those of its table, not of another");
+  }
+}
+
+void Ranks::save(SectionWriter& sections) const {
+  for_each_column([&](const std::string& name, const auto& items) { sections.write(name, items); },
+                  *this);
 }
 
 void Ranks::intervals(const Constraint& constraint, std::vector<RankInterval>& out) const {
@@ -404,9 +428,8 @@ void Ranks::intervals(const Constraint& constraint, std::vector<RankInterval>& o
 }
 
 std::size_t Ranks::n_bytes() const {
-  return attributes_.capacity() * sizeof(attributes_[0]) + numbers_.n_bytes() + strings_.n_bytes() +
-         odd_cuts_.capacity() * sizeof(odd_cuts_[0]) + direct_.capacity() * sizeof(direct_[0]) +
-         texts_.capacity() * sizeof(texts_[0]) + bytes_.capacity();
+  return attributes_.n_bytes() + numbers_.n_bytes() + strings_.n_bytes() + odd_cuts_.n_bytes() +
+         direct_.n_bytes() + texts_.n_bytes() + bytes_.n_bytes();
 }
 
 }  // namespace tamis

@@ -35,10 +35,13 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "tamis/column.hpp"
 #include "tamis/filter_table.hpp"
+#include "tamis/sections.hpp"
 
 namespace tamis {
 
@@ -52,6 +55,9 @@ class Ranks {
   // Of all constraints of the table, also those of residuals. Throws ArgumentError if an attribute
   // has more than 2^30 boundaries.
   explicit Ranks(const FilterTable& table);
+  // Of the same table, from what save() wrote: the columns are borrowed.
+  Ranks(const FilterTable& table, const SectionReader& sections);
+  void save(SectionWriter& sections) const;
 
   // Attributes are below n_attributes() of the table. Ranks are 0 .. n_ranks - 1; the last is
   // "absent".
@@ -59,6 +65,11 @@ class Ranks {
     const Attribute& of = attributes_[attribute];
     return of.n_number_cuts + of.n_string_cuts + 6;
   }
+  // Numbers are below the first of strings, and those below the first of all others.
+  std::uint32_t first_string_rank(AttributeId attribute) const {
+    return attributes_[attribute].n_number_cuts + 1;
+  }
+  std::uint32_t first_other_rank(AttributeId attribute) const { return n_ranks(attribute) - 4; }
   std::uint32_t rank(AttributeId attribute, const EventValue& value) const {
     const Attribute& of = attributes_[attribute];
     const std::uint32_t first_other = of.n_number_cuts + of.n_string_cuts + 2;
@@ -105,13 +116,14 @@ class Ranks {
     std::uint32_t point = 0, end = 0;
   };
   struct Search {
-    std::vector<std::uint64_t> keys;
-    std::vector<std::uint32_t> words;
-    std::vector<Slot> slots;
-    std::vector<Node> nodes;
+    Column<std::uint64_t> keys;
+    Column<std::uint32_t> words;
+    Column<Slot> slots;
+    Column<Node> nodes;
 
     std::uint32_t build(std::uint32_t begin, std::uint32_t end, bool is_number, int depth);
     Place find(std::uint32_t node, std::uint64_t key, double value) const;
+    void shrink();
     std::size_t n_bytes() const;
   };
   struct OddCut {
@@ -142,18 +154,35 @@ class Ranks {
   std::string_view text_of(std::uint32_t point) const {
     return {bytes_.data() + texts_[point].at, texts_[point].length};
   }
+  // Calls visit(name, column) for every column of `ranks`, a Ranks.
+  template <typename Visit, typename Of>
+  static void for_each_column(Visit visit, Of& ranks) {
+    const auto visit_search = [&](const std::string& name, auto& search) {
+      visit(name + "/keys", search.keys);
+      visit(name + "/words", search.words);
+      visit(name + "/slots", search.slots);
+      visit(name + "/nodes", search.nodes);
+    };
+    visit("attributes", ranks.attributes_);
+    visit_search("numbers", ranks.numbers_);
+    visit_search("strings", ranks.strings_);
+    visit("odd_cuts", ranks.odd_cuts_);
+    visit("direct", ranks.direct_);
+    visit("texts", ranks.texts_);
+    visit("bytes", ranks.bytes_);
+  }
   void add_numbers(Attribute& of, std::vector<Cut>& cuts);
   void add_direct(Attribute& of, const std::vector<Cut>& cuts, double low,
                   std::uint32_t n_integers);
   void add_strings(Attribute& of, std::vector<StringCutView>& cuts);
 
   const FilterTable* table_;
-  std::vector<Attribute> attributes_;  // [n_attributes]
+  Column<Attribute> attributes_;  // [n_attributes]
   Search numbers_, strings_;
-  std::vector<OddCut> odd_cuts_;       // by point and fine
-  std::vector<std::uint32_t> direct_;  // as words of points
-  std::vector<Text> texts_;            // [points of strings_]
-  std::vector<char> bytes_;
+  Column<OddCut> odd_cuts_;       // by point and fine
+  Column<std::uint32_t> direct_;  // as words of points
+  Column<Text> texts_;            // [points of strings_]
+  Column<char> bytes_;
 };
 
 }  // namespace tamis
