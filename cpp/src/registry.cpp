@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engines/block_bitmap.hpp"
 #include "engines/naive.hpp"
 #include "engines/ocm.hpp"
 #include "tamis/engine.hpp"
@@ -13,6 +14,15 @@ namespace {
 std::string always_available() { return {}; }
 
 const Engine kEngines[] = {
+    {.name = "block-bitmap",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "bitmaps over blocks of filters that lie close together, then verification",
+     .features = kEverything,
+     .parameters = kBlockBitmapParameters,
+     .unavailable = always_available,
+     .build = build_block_bitmap,
+     .open = open_block_bitmap},
     {.name = "ocm",
      .device = "cpu",
      .is_exact = true,

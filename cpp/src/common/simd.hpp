@@ -28,6 +28,20 @@ struct SimdKernels {
   // as many, and not one more is written.
   std::size_t (*bits_to_indices)(const std::uint64_t* words, std::size_t n_words,
                                  std::uint32_t* out);
+
+  // Lines are 8 words at a multiple of 64 bytes.
+  // ANDs a line of each column, the one of `cell_of[columns[at]]`; column `at` has its `n_cells`
+  // lines behind those of the column before. Is anything left? Else it stopped early, and `out`
+  // holds zeros. Adds to `n_read` how many lines it read.
+  bool (*and_lines)(const std::uint64_t* lines, const std::uint32_t* columns, std::size_t n_columns,
+                    const std::uint8_t* cell_of, std::size_t n_cells, std::uint64_t* out,
+                    std::uint64_t* n_read);
+  // For each item at `order[at]`, whose key is `keys[at]` (in order): ANDs to its line of `rows`
+  // the line that `start` becomes when the bits `bits[t]` with `places[t]` <= its key are flipped.
+  // `places` are in order.
+  void (*sweep_line)(const std::uint64_t* start, const std::uint32_t* places,
+                     const std::uint16_t* bits, std::size_t n_bits, const std::uint32_t* keys,
+                     const std::uint16_t* order, std::size_t n_items, std::uint64_t* rows);
 };
 
 extern const SimdKernels kSimdV2;
