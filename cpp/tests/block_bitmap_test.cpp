@@ -2,7 +2,9 @@
 // counters against the cost formula of its page.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -10,6 +12,8 @@
 #include <vector>
 
 #include "check.hpp"
+#include "common/simd.hpp"
+#include "engines/block_bitmap/tuples.hpp"
 #include "tamis/ast.hpp"
 #include "tamis/collector.hpp"
 #include "tamis/engine.hpp"
@@ -316,6 +320,138 @@ TEST(block_bitmap_answers_for_tables_of_any_size) {
   for (const Parameters& parameters : {kLines, kSweep}) {
     CHECK(answer_of("block-bitmap", table, empty, parameters) == Found({{0, 1}}));
   }
+}
+
+// Sections in memory, at multiples of 64 bytes as in files.
+class Sections final : public SectionWriter, public SectionReader {
+ public:
+  using SectionWriter::write;
+  void write(const std::string& name, const void* data, std::size_t n_bytes) override {
+    CHECK(!items_.contains(name));
+    Item& item = items_[name];
+    item.n_bytes = n_bytes;
+    item.lines.resize(n_bytes / sizeof(block_bitmap::Line) + 1);
+    if (n_bytes > 0) std::memcpy(item.lines.data(), data, n_bytes);
+  }
+  std::span<const std::byte> read(const std::string& name, std::size_t item_size) const override {
+    const Item& item = items_.at(name);
+    CHECK_EQ(item.n_bytes % item_size, 0u);
+    return {reinterpret_cast<const std::byte*>(item.lines.data()), item.n_bytes};
+  }
+  std::shared_ptr<const void> owner() const override { return {}; }
+
+ private:
+  struct Item {
+    std::vector<block_bitmap::Line> lines;
+    std::size_t n_bytes = 0;
+  };
+  std::map<std::string, Item> items_;
+};
+
+TEST(block_bitmap_opens_what_it_saved) {
+  Random random(12);
+  std::vector<std::string> predicates(2000);
+  for (std::string& each : predicates) each = random_predicate(random, 12);
+  const auto table = table_of(predicates, 12);
+  const EventBatch events = random_events(random, 60, 12);
+  const Found expected = answer_of("naive", table, events);
+  const Engine& engine = find_engine("block-bitmap");
+  for (const Parameters& parameters : {kLines, kSweep}) {
+    Sections sections;
+    built("block-bitmap", table, parameters)->save(sections);
+    const auto index = engine.open(table, complete_parameters(engine, parameters), sections);
+    CHECK(answer_of(*index, table->size(), events, *index->make_scratch()) == expected);
+    CHECK(index->n_bytes() < 4096);  // the columns are borrowed
+    CHECK_THROWS(engine.open(table_of({"a0 = 1"}, 13), {}, sections), Error, "must");
+  }
+}
+
+TEST(block_bitmap_stops_when_all_targets_are_settled) {
+  Random random(13);
+  const auto table = interval_table(random, 5000, 4, 2, 0.9);
+  const EventBatch events = interval_events(random, 20, 4);
+  for (const Parameters& parameters : {kLines, kSweep}) {
+    const auto index = built("block-bitmap", table, parameters);
+    Counters all, few;
+    answer_of(*index, table->size(), events, *index->make_scratch(), {}, &all);
+    Query query;
+    query.filters_per_target = 2500;
+    answer_of(*index, table->size(), events, *index->make_scratch(), query, &few);
+    CHECK(few.nodes < all.nodes);
+    CHECK(few.candidates <= all.candidates);
+  }
+}
+
+// The formula of docs/engines/block-bitmap.md.
+TEST(block_bitmap_counters_fit_the_cost_formula) {
+  constexpr std::size_t n = 40000, d = 8, psi = 4, n_events = 200;
+  Random random(11);
+  const EventBatch events = interval_events(random, n_events, d);
+  for (const double w : {0.1, 0.3}) {
+    const auto table = interval_table(random, n, d, psi, w);
+    const block_bitmap::Arrangement arrangement =
+        block_bitmap::arrange(*table, Ranks(*table), block_bitmap::kMaxTupleSize);
+    double n_blocks = 0, n_words = 0;
+    for (const block_bitmap::Tuple& tuple : arrangement.tuples) {
+      const double b = tuple.n_blocks, k = tuple.n_attributes;
+      if (b == 0) continue;
+      const double side = k == 0 ? 1 : std::min(1.0, w + (1 - w) / std::pow(b, 1 / k) + 1.0 / 128);
+      n_blocks += b * std::pow(side, k);
+      n_words += k * std::ceil(b / 64);
+    }
+    const double n_candidates = n * std::pow(w + 1.0 / 32, psi);
+    const auto fits = [](double counted, double expected) {
+      const double measured = counted / n_events;
+      return measured <= 2 * expected && expected <= 2 * measured;
+    };
+    const auto index = built("block-bitmap", table, kLines);
+    const auto scratch = index->make_scratch();
+    Counters counters;
+    answer_of(*index, n, events, *scratch, {}, &counters);
+    CHECK(fits(static_cast<double>(counters.nodes), n_blocks));
+    CHECK(fits(static_cast<double>(counters.candidates), n_candidates));
+    CHECK(counters.cells <= counters.nodes * d);
+    CHECK(counters.bits >= 8 * counters.cells);
+    CHECK(fits(static_cast<double>(counters.bits - 8 * counters.cells), n_words));
+    CHECK(n_blocks < 0.5 * n / 512);
+    // Block by block or event by event: the same work.
+    Counters single;
+    for (std::size_t event = 0; event < n_events; ++event) {
+      Counters of_event;
+      EventBatch only;
+      only.n_known = d;
+      for (std::uint64_t at = events.offsets[event]; at < events.offsets[event + 1]; ++at) {
+        only.add(events.attributes[at], events.values[at]);
+      }
+      only.end_event();
+      answer_of(*index, n, only, *scratch, {}, &of_event);
+      single += of_event;
+    }
+    CHECK_EQ(single.nodes, counters.nodes);
+    CHECK_EQ(single.candidates, counters.candidates);
+
+    Counters sweep;
+    const auto swept = built("block-bitmap", table, kSweep);
+    answer_of(*swept, n, events, *swept->make_scratch(), {}, &sweep);
+    CHECK_EQ(sweep.nodes, n_events * ((n + 511) / 512));
+    CHECK_EQ(sweep.cells, sweep.nodes * d);
+    CHECK_EQ(sweep.candidates, 0u);
+  }
+}
+
+TEST(block_bitmap_answers_the_same_at_every_simd_level) {
+  Random random(14);
+  const auto table = interval_table(random, 3000, 6, 3, 0.4);
+  const EventBatch events = interval_events(random, 40, 6);
+  const Found expected = answer_of("naive", table, events);
+  const SimdLevel before = simd_level();
+  for (const SimdLevel level : {SimdLevel::v2, SimdLevel::avx2, SimdLevel::avx512}) {
+    if (!has_simd_level(level)) continue;
+    set_simd_level(level);
+    CHECK(answer_of("block-bitmap", table, events, kLines) == expected);
+    CHECK(answer_of("block-bitmap", table, events, kSweep) == expected);
+  }
+  set_simd_level(before);
 }
 
 TEST(block_bitmap_chooses_the_layout_by_cost) {

@@ -2,8 +2,10 @@
 // their exact size and at all small misalignments, so that a sanitizer sees a byte too many.
 #include "common/simd.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -143,6 +145,83 @@ TEST(utf8_is_valid_as_unicode_has_it) {
     CHECK_EQ(valid_utf8_prefix(("0123456789" + std::string(bad)).data(), 10 + std::strlen(bad)),
              10u);
   }
+}
+
+struct alignas(64) Line {
+  std::uint64_t words[8];
+};
+
+TEST(simd_and_lines_stops_where_nothing_is_left) {
+  std::mt19937_64 random(3);
+  for_each_level([&](const SimdKernels& kernels) {
+    constexpr std::size_t n_cells = 5;
+    for (std::size_t n_columns = 1; n_columns <= 11; ++n_columns) {
+      for (int turn = 0; turn < 20; ++turn) {
+        std::vector<Line> lines(n_columns * n_cells);
+        std::vector<std::uint32_t> columns(n_columns);
+        std::vector<std::uint8_t> cell_of(20);
+        for (auto& cell : cell_of) cell = static_cast<std::uint8_t>(random() % n_cells);
+        for (auto& column : columns) column = static_cast<std::uint32_t>(random() % 20);
+        for (Line& line : lines) {
+          for (auto& word : line.words) word = turn % 2 == 0 ? random() | random() : random() & 1;
+        }
+        Line expected;
+        for (std::size_t word = 0; word < 8; ++word) {
+          expected.words[word] = ~std::uint64_t{0};
+          for (std::size_t at = 0; at < n_columns; ++at) {
+            expected.words[word] &= lines[at * n_cells + cell_of[columns[at]]].words[word];
+          }
+        }
+        bool is_left = false;
+        for (const std::uint64_t word : expected.words) is_left |= word != 0;
+        std::uint64_t found[8], n_read = 7;
+        CHECK_EQ(kernels.and_lines(lines[0].words, columns.data(), n_columns, cell_of.data(),
+                                   n_cells, found, &n_read),
+                 is_left);
+        CHECK(std::equal(found, found + 8, expected.words));
+        CHECK(n_read > 7 && n_read <= 7 + n_columns);
+        if (is_left) CHECK_EQ(n_read, 7 + n_columns);
+      }
+    }
+  });
+}
+
+TEST(simd_sweep_line_flips_bits_between_items) {
+  std::mt19937_64 random(4);
+  for_each_level([&](const SimdKernels& kernels) {
+    for (const std::size_t n_bits : {0, 1, 5, 200}) {
+      for (const std::size_t n_items : {1, 2, 9, 70}) {
+        std::vector<std::uint32_t> places(n_bits), keys(n_items);
+        std::vector<std::uint16_t> bits(n_bits), order(n_items);
+        for (auto& place : places) place = static_cast<std::uint32_t>(random() % 50);
+        for (auto& key : keys) key = static_cast<std::uint32_t>(random() % 52);
+        for (auto& bit : bits) bit = static_cast<std::uint16_t>(random() % 512);
+        std::sort(places.begin(), places.end());
+        std::sort(keys.begin(), keys.end());
+        std::iota(order.begin(), order.end(), std::uint16_t{0});
+        std::shuffle(order.begin(), order.end(), random);
+        Line start;
+        for (auto& word : start.words) word = random();
+        std::vector<Line> rows(n_items), expected;
+        for (Line& row : rows) {
+          for (auto& word : row.words) word = random();
+        }
+        expected = rows;
+        for (std::size_t item = 0; item < n_items; ++item) {
+          Line line = start;
+          for (std::size_t at = 0; at < n_bits && places[at] <= keys[item]; ++at) {
+            line.words[bits[at] / 64] ^= std::uint64_t{1} << (bits[at] % 64);
+          }
+          for (std::size_t word = 0; word < 8; ++word) {
+            expected[order[item]].words[word] &= line.words[word];
+          }
+        }
+        kernels.sweep_line(start.words, places.data(), bits.data(), n_bits, keys.data(),
+                           order.data(), n_items, rows[0].words);
+        CHECK(std::memcmp(rows.data(), expected.data(), n_items * sizeof(Line)) == 0);
+      }
+    }
+  });
 }
 
 }  // namespace

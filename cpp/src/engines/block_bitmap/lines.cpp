@@ -25,6 +25,7 @@
 #include <bit>
 #include <numeric>
 
+#include "common/huge_pages.hpp"
 #include "common/simd.hpp"
 #include "ranked_events.hpp"
 #include "tamis/error.hpp"
@@ -198,8 +199,8 @@ void LinesIndex::build(std::size_t tuple_size) {
   tuples_ = std::move(arrangement.tuples);
   filter_of_ = std::move(arrangement.filter_of);
   filter_of_.shrink();
-  lines_.shrink();
-  tests_.shrink();
+  lines_ = on_huge_pages(lines_);
+  tests_ = on_huge_pages(tests_);
   test_begins_.shrink();
 }
 

@@ -6,7 +6,8 @@
 //       column (a7)   line at rank 0        1 1 0 1 … 1      filters that do not ask for a7: 1
 //         places      3    9    9    14  …                   u32, ranks
 //         bits        17   402  2    17  …                   u16, which filter flips there
-//         lines       the line before place 0, 32, 64, …     for single events
+//         lines       the line before flip 0, 32, 64, …      for single events
+//         steps       the places of these flips
 //
 // Many events are sorted by the ranks of each attribute once. A block then goes through them in
 // that order, with the line in a register: each event ANDs it to a row of its own. After all
@@ -87,6 +88,7 @@ class SweepIndex final : public Index {
     visit("places", index.places_);
     visit("flips", index.bits_);
     visit("lines", index.lines_);
+    visit("steps", index.steps_);
     visit("needs_table", index.needs_table_);
   }
 
@@ -114,8 +116,9 @@ class SweepIndex final : public Index {
   Column<BlockColumn> columns_;
   Column<std::uint32_t> places_;
   Column<std::uint16_t> bits_;
-  Column<Line> lines_;
-  Column<Line> needs_table_;  // [n_blocks]
+  Column<Line> lines_;           // of each column, before each step of flips
+  Column<std::uint32_t> steps_;  // as lines_: the place of the first flip of the step
+  Column<Line> needs_table_;     // [n_blocks]
 };
 
 void SweepIndex::build() {
@@ -162,14 +165,19 @@ void SweepIndex::build() {
       Line line = Line::first(kLineBits);
       for (; at < flips.size() && flips[at].attribute == column.attribute; ++at) {
         if (!flips[at].is_start) {
-          if (column.n_flips++ % kStep == 0) lines_.push_back(line);
+          if (column.n_flips++ % kStep == 0) {
+            lines_.push_back(line);
+            steps_.push_back(flips[at].place);
+          }
           places_.push_back(flips[at].place);
           bits_.push_back(flips[at].bit);
         }
         line.flip(flips[at].bit);
       }
-      // So that there is one behind the last flip, too.
-      if (column.n_flips % kStep == 0) lines_.push_back(line);
+      if (column.n_flips == 0) {
+        lines_.push_back(line);
+        steps_.push_back(0);
+      }
       columns_.push_back(column);
       ++block.n_columns;
     }
@@ -178,15 +186,23 @@ void SweepIndex::build() {
   places_.shrink();
   bits_.shrink();
   lines_.shrink();
+  steps_.shrink();
 }
 
+// Counting where halving would do: no branch depends on a value, and a step is one cache line.
 void SweepIndex::and_column(const BlockColumn& column, std::uint32_t rank, Line& row) const {
-  const std::uint32_t* places = places_.data() + column.first_flip;
-  const std::uint16_t* bits = bits_.data() + column.first_flip;
-  const auto n_passed =
-      static_cast<std::size_t>(std::upper_bound(places, places + column.n_flips, rank) - places);
-  Line line = lines_[column.first_line + n_passed / kStep];
-  for (std::size_t at = n_passed / kStep * kStep; at < n_passed; ++at) line.flip(bits[at]);
+  const std::uint32_t* steps = steps_.data() + column.first_line;
+  const std::size_t n_steps = (column.n_flips + kStep - 1) / kStep;
+  std::size_t n_begun = 0;  // steps whose first flip is passed
+  for (std::size_t step = 0; step < n_steps; ++step) n_begun += steps[step] <= rank;
+  const std::size_t first = n_begun == 0 ? 0 : (n_begun - 1) * kStep;
+  const std::size_t n_last = std::min<std::size_t>(kStep, column.n_flips - first);
+  const std::uint32_t* places = places_.data() + column.first_flip + first;
+  const std::uint16_t* bits = bits_.data() + column.first_flip + first;
+  std::size_t n_passed = 0;
+  for (std::size_t at = 0; at < n_last; ++at) n_passed += places[at] <= rank;
+  Line line = lines_[column.first_line + first / kStep];
+  for (std::size_t at = 0; at < n_passed; ++at) line.flip(bits[at]);
   for (std::size_t word = 0; word < kWords; ++word) row.words[word] &= line.words[word];
 }
 
