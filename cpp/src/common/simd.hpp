@@ -30,12 +30,10 @@ struct SimdKernels {
                                  std::uint32_t* out);
 
   // Lines are 8 words at a multiple of 64 bytes.
-  // ANDs a line of each column, the one of `cell_of[columns[at]]`; column `at` has its `n_cells`
-  // lines behind those of the column before. Is anything left? Else it stopped early, and `out`
-  // holds zeros. Adds to `n_read` how many lines it read.
-  bool (*and_lines)(const std::uint64_t* lines, const std::uint32_t* columns, std::size_t n_columns,
-                    const std::uint8_t* cell_of, std::size_t n_cells, std::uint64_t* out,
-                    std::uint64_t* n_read);
+  // ANDs the lines at `places`. Is anything left? Else it stopped early, and `out` holds zeros.
+  // Adds to `n_read` how many lines it read.
+  bool (*and_lines)(const std::uint64_t* lines, const std::uint32_t* places, std::size_t n_places,
+                    std::uint64_t* out, std::uint64_t* n_read);
   // For each item at `order[at]`, whose key is `keys[at]` (in order): ANDs to its line of `rows`
   // the line that `start` becomes when the bits `bits[t]` with `places[t]` <= its key are flipped.
   // `places` are in order.

@@ -83,15 +83,14 @@ void store(std::uint64_t* words, __m256i bits) {
   _mm256_store_si256(reinterpret_cast<__m256i*>(words), bits);
 }
 
-bool and_lines(const std::uint64_t* lines, const std::uint32_t* columns, std::size_t n_columns,
-               const std::uint8_t* cell_of, std::size_t n_cells, std::uint64_t* out,
-               std::uint64_t* n_read) {
+bool and_lines(const std::uint64_t* lines, const std::uint32_t* places, std::size_t n_places,
+               std::uint64_t* out, std::uint64_t* n_read) {
   __m256i low = _mm256_set1_epi64x(-1), high = low;
   std::size_t at = 0;
   bool is_left = true;
-  while (at < n_columns && is_left) {
-    for (const std::size_t stop = at + 2 < n_columns ? at + 2 : n_columns; at < stop; ++at) {
-      const std::uint64_t* line = lines + 8 * (at * n_cells + cell_of[columns[at]]);
+  while (at < n_places && is_left) {
+    for (const std::size_t stop = at + 2 < n_places ? at + 2 : n_places; at < stop; ++at) {
+      const std::uint64_t* line = lines + 8 * std::size_t{places[at]};
       low = _mm256_and_si256(low, load(line));
       high = _mm256_and_si256(high, load(line + 4));
     }

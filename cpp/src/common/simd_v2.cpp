@@ -84,12 +84,11 @@ std::size_t bits_to_indices(const std::uint64_t* words, std::size_t n_words, std
   return static_cast<std::size_t>(next - out);
 }
 
-bool and_lines(const std::uint64_t* lines, const std::uint32_t* columns, std::size_t n_columns,
-               const std::uint8_t* cell_of, std::size_t n_cells, std::uint64_t* out,
-               std::uint64_t* n_read) {
+bool and_lines(const std::uint64_t* lines, const std::uint32_t* places, std::size_t n_places,
+               std::uint64_t* out, std::uint64_t* n_read) {
   for (std::size_t word = 0; word < 8; ++word) out[word] = ~std::uint64_t{0};
-  for (std::size_t at = 0; at < n_columns; ++at) {
-    const std::uint64_t* line = lines + 8 * (at * n_cells + cell_of[columns[at]]);
+  for (std::size_t at = 0; at < n_places; ++at) {
+    const std::uint64_t* line = lines + 8 * std::size_t{places[at]};
     std::uint64_t left = 0;
     for (std::size_t word = 0; word < 8; ++word) left |= out[word] &= line[word];
     if (left == 0) {
@@ -97,7 +96,7 @@ bool and_lines(const std::uint64_t* lines, const std::uint32_t* columns, std::si
       return false;
     }
   }
-  *n_read += n_columns;
+  *n_read += n_places;
   return true;
 }
 

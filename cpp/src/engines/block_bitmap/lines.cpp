@@ -3,8 +3,8 @@
 //
 //     tuple (a3, a7, a12)      3 x 129 rows of bits over its blocks: which of them can match at all
 //       │                        row(a3, cell) & row(a7, cell) & row(a12, cell) ──► blocks to visit
+//       ├─ columns               attributes of its filters, the most selective first
 //       └─ block                 512 filters, neighbours by k-d split
-//            columns             attributes, the most selective first
 //            lines               for each column 32 cells and "absent", 64 bytes each
 //                                  line(a12) & line(a5) & line(a3) & … ──► candidates
 //            tests               for each filter its intervals of ranks: attribute, low, length
@@ -40,9 +40,12 @@ constexpr std::size_t kRows = kSummaryCells + 1;
 constexpr std::size_t kRareShare = 16;
 // Fewer events than this go one by one: nothing would be shared.
 constexpr std::size_t kMinBlockMajor = 8;
+constexpr std::size_t kColumnSample = 2048;  // filters of a tuple that decide about its columns
 constexpr std::size_t kMaxPending = std::size_t{1} << 22;
-constexpr std::size_t kPrefetchBlocks = 5;
-constexpr std::size_t kPrefetchColumns = 8;
+constexpr std::size_t kPrefetchBlocks = 3;
+// Events that visit a block, from which on all of its lines are worth to be fetched beforehand.
+constexpr std::size_t kMinStream = 32;
+constexpr std::size_t kPrefetchColumns = 16;
 constexpr std::size_t kPrefetchTests = 8;
 // As many filters for a target, and settled targets save more than block by block does.
 constexpr std::size_t kFiltersPerTarget = 64;
@@ -50,12 +53,6 @@ constexpr std::size_t kFiltersPerTarget = 64;
 struct Test {  // accepts ranks from `low` on, `n_ranks` of them
   AttributeId attribute = 0;
   std::uint32_t low = 0, n_ranks = 0;
-};
-
-struct Block {
-  std::uint64_t first_line = 0;
-  std::uint32_t first_column = 0;
-  std::uint16_t n_columns = 0, n_filters = 0;
 };
 
 struct Pending {  // a filter that matches an event of the tile, or is still to be verified
@@ -69,11 +66,14 @@ class LinesScratch final : public Scratch {
   RankedEvents events;
   std::vector<std::uint8_t> rows, cells;  // [tile][n_attributes] of the summaries and of the lines
   ValueByAttribute event;
-  std::vector<std::uint32_t> visits;      // blocks
-  std::vector<std::uint32_t> places;      // candidates
-  std::vector<std::uint64_t> visited;     // [tile][words of a tuple]
-  std::vector<std::uint32_t> visit_ends;  // [n_blocks + 1]
-  std::vector<std::uint16_t> visitors;    // events, by block
+  struct Visit {
+    std::uint32_t block = 0, tuple = 0;
+  };
+  std::vector<Visit> visits;
+  std::vector<std::uint32_t> line_places;  // [tile][kMaxColumns], or [tuples][kMaxColumns]
+  std::vector<std::uint32_t> places;       // candidates
+  std::vector<std::uint32_t> visit_ends;   // [n_blocks + 1]
+  std::vector<std::uint16_t> visitors;     // events, by block
   std::vector<Pending> pending, by_event;
   std::vector<std::uint32_t> pending_ends;
   std::size_t tile = 64;  // grows while what is pending stays small
@@ -124,8 +124,8 @@ class LinesIndex final : public Index {
   static void for_each_column(Visit visit, Of& index) {
     visit("tuples", index.tuples_);
     visit("summaries", index.summaries_);
-    visit("blocks", index.blocks_);
     visit("columns", index.columns_);
+    visit("n_filters_of", index.n_filters_of_);
     visit("lines", index.lines_);
     visit("needs_table", index.needs_table_);
     visit("filter_of", index.filter_of_);
@@ -133,8 +133,10 @@ class LinesIndex final : public Index {
     visit("tests", index.tests_);
   }
 
-  void build_block(std::span<const FilterIdx> filters, const Tuple& tuple, RankedFilter& ranked);
-  void build_summary(Tuple& tuple);
+  std::uint64_t cells_of(const RankedFilter::Part& part) const;
+  void choose_columns(const Arrangement& arrangement, Tuple& tuple, RankedFilter& ranked);
+  void build_block(std::span<const FilterIdx> filters, const Tuple& tuple, std::size_t in_tuple,
+                   RankedFilter& ranked, std::vector<std::uint64_t>& rows);
 
   bool passes(std::size_t place, const std::uint32_t* ranks) const {
     for (std::uint32_t at = test_begins_[place]; at < test_begins_[place + 1]; ++at) {
@@ -143,18 +145,28 @@ class LinesIndex final : public Index {
     }
     return true;
   }
-  bool find_left(std::uint32_t block_idx, const std::uint8_t* cells, const SimdKernels& kernels,
-                 Line& left, Tally& tally) const {
-    const Block& block = blocks_[block_idx];
+  // Where the lines of an event lie in any block of the tuple.
+  void find_places(const Tuple& tuple, const std::uint8_t* cells, std::uint32_t* places) const {
+    const AttributeId* columns = columns_.data() + tuple.first_column;
+    for (std::uint32_t at = 0; at < tuple.n_columns; ++at) {
+      places[at] = static_cast<std::uint32_t>(at * kCells) + cells[columns[at]];
+    }
+  }
+  const Line* lines_of(const Tuple& tuple, std::uint32_t block) const {
+    return lines_.data() + tuple.first_line +
+           std::size_t{block - tuple.first_block} * tuple.n_columns * kCells;
+  }
+  bool find_left(const Tuple& tuple, std::uint32_t block, const std::uint32_t* places,
+                 const SimdKernels& kernels, Line& left, Tally& tally) const {
     ++tally.blocks;
-    if (block.n_columns == 0) {
-      left = Line::first(block.n_filters);
+    if (tuple.n_columns == 0) {
+      left = Line::first(n_filters_of_[block]);
       return true;
     }
-    return kernels.and_lines(lines_[block.first_line].words, columns_.data() + block.first_column,
-                             block.n_columns, cells, kCells, left.words, &tally.lines);
+    return kernels.and_lines(lines_of(tuple, block)->words, places, tuple.n_columns, left.words,
+                             &tally.lines);
   }
-  // Calls visit(words, first block) with the blocks of each tuple that the event must visit.
+  // Calls visit(block, tuple) for each block that the event must visit.
   template <typename Visit>
   void summarize(const std::uint8_t* rows, Tally& tally, Visit visit) const;
   template <typename Visit>
@@ -173,13 +185,13 @@ class LinesIndex final : public Index {
   Ranks ranks_;
   std::vector<Scale> scales_;  // [n_attributes]
   Column<Tuple> tuples_;
-  Column<std::uint64_t> summaries_;  // of each tuple: [n_attributes][kRows][words]
-  Column<Block> blocks_;
-  Column<AttributeId> columns_;        // of each block
-  Column<Line> lines_;                 // of each column: [kCells]
-  Column<Line> needs_table_;           // [n_blocks] filters that tests do not decide
-  Column<FilterIdx> filter_of_;        // [n_blocks * kLineBits]
-  Column<std::uint32_t> test_begins_;  // [n_blocks * kLineBits + 1]
+  Column<std::uint64_t> summaries_;     // of each tuple: [n_attributes][kRows][words]
+  Column<AttributeId> columns_;         // of each tuple
+  Column<std::uint16_t> n_filters_of_;  // [n_blocks]
+  Column<Line> lines_;                  // of each block: [columns of its tuple][kCells]
+  Column<Line> needs_table_;            // [n_blocks] filters that tests do not decide
+  Column<FilterIdx> filter_of_;         // [n_blocks * kLineBits]
+  Column<std::uint32_t> test_begins_;   // [n_blocks * kLineBits + 1]
   Column<Test> tests_;
 };
 
@@ -187,45 +199,109 @@ void LinesIndex::build(std::size_t tuple_size) {
   Arrangement arrangement = arrange(*table_, ranks_, tuple_size);
   RankedFilter ranked(*table_, ranks_);
   test_begins_.push_back(0);
-  std::size_t n_blocks = 0;
+  std::vector<std::uint64_t> rows;
+  std::size_t block = 0;
   for (Tuple& tuple : arrangement.tuples) {
-    for (; n_blocks < tuple.first_block + tuple.n_blocks; ++n_blocks) {
+    tuple.first_summary = summaries_.size();
+    tuple.first_line = lines_.size();
+    choose_columns(arrangement, tuple, ranked);
+    rows.assign(tuple.n_attributes * kRows * words_of(tuple), 0);
+    for (; block < tuple.first_block + tuple.n_blocks; ++block) {
       build_block(
-          {arrangement.filter_of.data() + n_blocks * kLineBits, arrangement.n_filters_of[n_blocks]},
-          tuple, ranked);
+          {arrangement.filter_of.data() + block * kLineBits, arrangement.n_filters_of[block]},
+          tuple, block - tuple.first_block, ranked, rows);
     }
-    build_summary(tuple);
+    summaries_.append(rows);
   }
   tuples_ = std::move(arrangement.tuples);
   filter_of_ = std::move(arrangement.filter_of);
   filter_of_.shrink();
+  n_filters_of_ = std::move(arrangement.n_filters_of);
   lines_ = on_huge_pages(lines_);
   tests_ = on_huge_pages(tests_);
   test_begins_.shrink();
 }
 
-void LinesIndex::build_block(std::span<const FilterIdx> filters, const Tuple& tuple,
-                             RankedFilter& ranked) {
-  // Which cells each filter accepts, by attribute.
-  struct Accepted {
-    AttributeId attribute;
-    std::uint16_t filter;
-    std::uint64_t cells;  // bit kLineCells: absent
-  };
+std::uint64_t LinesIndex::cells_of(const RankedFilter::Part& part) const {
   static_assert(kCells <= 64);
-  std::vector<Accepted> accepted;
+  std::uint64_t cells = 0;
+  for (const RankInterval& interval : part.accepted) {
+    const std::size_t first = cell_of(row_of(part.attribute, interval.low));
+    const std::size_t last = cell_of(row_of(part.attribute, interval.high - 1));
+    cells |= (~std::uint64_t{0} >> (63 - last)) & (~std::uint64_t{0} << first);
+  }
+  return cells;
+}
+
+// The attributes that enough filters of the tuple constrain, the most selective first. They are the
+// same for all blocks of a tuple, so that an event finds the places of its lines once.
+void LinesIndex::choose_columns(const Arrangement& arrangement, Tuple& tuple,
+                                RankedFilter& ranked) {
+  struct Use {
+    std::size_t n_filters = 0, n_cells = 0;
+  };
+  std::vector<Use> uses(table_->n_attributes());
+  std::vector<AttributeId> seen;
+  std::size_t n_sampled = 0;
+  const std::size_t step = std::max<std::size_t>(1, tuple.n_blocks * kLineBits / kColumnSample);
+  for (std::size_t at = 0; at < tuple.n_blocks * kLineBits; at += step) {
+    const std::size_t block = tuple.first_block + at / kLineBits;
+    if (at % kLineBits >= arrangement.n_filters_of[block]) continue;
+    ranked.load(arrangement.filter_of[block * kLineBits + at % kLineBits]);
+    ++n_sampled;
+    for (const RankedFilter::Part& part : ranked.parts()) {
+      if (uses[part.attribute].n_filters++ == 0) seen.push_back(part.attribute);
+      uses[part.attribute].n_cells += static_cast<std::size_t>(std::popcount(cells_of(part)));
+    }
+  }
+  // Bits that are set in its lines: those of filters without a constraint, too.
+  const auto n_bits = [&](AttributeId attribute) {
+    return uses[attribute].n_cells + (n_sampled - uses[attribute].n_filters) * kCells;
+  };
+  std::erase_if(seen, [&](AttributeId attribute) {
+    return uses[attribute].n_filters * kRareShare < n_sampled;
+  });
+  std::sort(seen.begin(), seen.end(), [&](AttributeId a, AttributeId b) {
+    return n_bits(a) != n_bits(b) ? n_bits(a) < n_bits(b) : a < b;
+  });
+  seen.resize(std::min(seen.size(), kMaxColumns));
+  tuple.first_column = static_cast<std::uint32_t>(columns_.size());
+  tuple.n_columns = static_cast<std::uint32_t>(seen.size());
+  columns_.append(seen);
+}
+
+// `rows` are the summary of the tuple, where the block is number `in_tuple`.
+void LinesIndex::build_block(std::span<const FilterIdx> filters, const Tuple& tuple,
+                             std::size_t in_tuple, RankedFilter& ranked,
+                             std::vector<std::uint64_t>& rows) {
+  const AttributeId* columns = columns_.data() + tuple.first_column;
+  std::vector<Line> lines(tuple.n_columns * kCells);
+  std::vector<Line> others(tuple.n_columns, Line::first(filters.size()));
   Line needs_table;
+  const std::size_t n_words = words_of(tuple);
   for (std::size_t each = 0; each < filters.size(); ++each) {
     ranked.load(filters[each]);
     bool is_simple = !ranked.needs_table();
     for (const RankedFilter::Part& part : ranked.parts()) {
-      Accepted entry{part.attribute, static_cast<std::uint16_t>(each), 0};
-      for (const RankInterval& interval : part.accepted) {
-        const std::size_t first = cell_of(row_of(part.attribute, interval.low));
-        const std::size_t last = cell_of(row_of(part.attribute, interval.high - 1));
-        entry.cells |= (~std::uint64_t{0} >> (63 - last)) & (~std::uint64_t{0} << first);
+      const auto column = static_cast<std::size_t>(
+          std::find(columns, columns + tuple.n_columns, part.attribute) - columns);
+      if (column < tuple.n_columns) {
+        others[column].flip(each);
+        for (std::uint64_t cells = cells_of(part); cells != 0; cells &= cells - 1) {
+          lines[column * kCells + static_cast<std::size_t>(std::countr_zero(cells))].set(each);
+        }
       }
-      accepted.push_back(entry);
+      const AttributeId* last = tuple.attributes + tuple.n_attributes;
+      const auto of_tuple = static_cast<std::size_t>(
+          std::find(tuple.attributes, last, part.attribute) - tuple.attributes);
+      for (const RankInterval& interval : part.accepted) {
+        if (of_tuple == tuple.n_attributes) break;
+        const std::size_t last_row = row_of(part.attribute, interval.high - 1);
+        for (std::size_t row = row_of(part.attribute, interval.low); row <= last_row; ++row) {
+          rows[(of_tuple * kRows + row) * n_words + in_tuple / 64] |= std::uint64_t{1}
+                                                                      << (in_tuple % 64);
+        }
+      }
       is_simple &= part.accepted.size() == 1;
       if (part.accepted.size() == 1) {
         const RankInterval& only = part.accepted.front();
@@ -239,114 +315,18 @@ void LinesIndex::build_block(std::span<const FilterIdx> filters, const Tuple& tu
     test_begins_.push_back(static_cast<std::uint32_t>(tests_.size()));
   }
   needs_table_.push_back(needs_table);
-
-  std::stable_sort(accepted.begin(), accepted.end(),
-                   [](const Accepted& a, const Accepted& b) { return a.attribute < b.attribute; });
-  struct Candidate {
-    std::size_t begin, end;  // in `accepted`
-    std::uint64_t n_bits;    // over all cells: fewer are more selective
-    bool is_of_tuple;
-  };
-  std::vector<Candidate> candidates;
-  for (std::size_t begin = 0, end = 0; begin < accepted.size(); begin = end) {
-    Candidate candidate{begin, begin, 0, false};
-    for (; end < accepted.size() && accepted[end].attribute == accepted[begin].attribute; ++end) {
-      candidate.n_bits += static_cast<std::uint64_t>(std::popcount(accepted[end].cells));
-    }
-    candidate.end = end;
-    candidate.n_bits += (filters.size() - (end - begin)) * kCells;
-    const AttributeId* last = tuple.attributes + tuple.n_attributes;
-    candidate.is_of_tuple = std::find(tuple.attributes, last, accepted[begin].attribute) != last;
-    if (candidate.is_of_tuple || (end - begin) * kRareShare >= filters.size()) {
-      candidates.push_back(candidate);
+  for (std::size_t line = 0; line < lines.size(); ++line) {
+    for (std::size_t word = 0; word < std::size(lines[line].words); ++word) {
+      lines[line].words[word] |= others[line / kCells].words[word];
     }
   }
-  std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
-    return a.n_bits != b.n_bits ? a.n_bits < b.n_bits : a.begin < b.begin;
-  });
-  // The tuple's attributes have lines in any case: the summaries are made from them.
-  for (std::size_t at = candidates.size(); at > 0 && candidates.size() > kMaxColumns; --at) {
-    if (!candidates[at - 1].is_of_tuple) {
-      candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(at - 1));
-    }
-  }
-
-  Block block;
-  block.first_line = lines_.size();
-  block.first_column = static_cast<std::uint32_t>(columns_.size());
-  block.n_columns = static_cast<std::uint16_t>(candidates.size());
-  block.n_filters = static_cast<std::uint16_t>(filters.size());
-  blocks_.push_back(block);
-  const Line everybody = Line::first(filters.size());
-  for (const Candidate& candidate : candidates) {
-    columns_.push_back(accepted[candidate.begin].attribute);
-    std::array<Line, kCells> lines{};
-    Line others = everybody;
-    for (std::size_t at = candidate.begin; at < candidate.end; ++at) {
-      const Accepted& entry = accepted[at];
-      others.flip(entry.filter);
-      for (std::uint64_t cells = entry.cells; cells != 0; cells &= cells - 1) {
-        lines[static_cast<std::size_t>(std::countr_zero(cells))].set(entry.filter);
-      }
-    }
-    for (Line& line : lines) {
-      for (std::size_t word = 0; word < std::size(line.words); ++word) {
-        line.words[word] |= others.words[word];
-      }
-    }
-    lines_.append(lines);
-  }
-}
-
-// From exact intervals and not from lines: a row is four times as fine.
-void LinesIndex::build_summary(Tuple& tuple) {
-  tuple.first_summary = summaries_.size();
-  const std::size_t n_words = words_of(tuple);
-  std::vector<std::uint64_t> rows(tuple.n_attributes * kRows * n_words);
-  for (std::uint32_t block = 0; block < tuple.n_blocks; ++block) {
-    const std::size_t first_place = (tuple.first_block + block) * kLineBits;
-    for (std::uint32_t at = 0; at < tuple.n_attributes; ++at) {
-      std::uint64_t* row = rows.data() + at * kRows * n_words + block / 64;
-      const std::uint64_t bit = std::uint64_t{1} << (block % 64);
-      const Block& of = blocks_[tuple.first_block + block];
-      bool is_found = false;
-      std::size_t lowest = kSummaryCells, highest = 0;
-      for (std::size_t place = first_place; place < first_place + of.n_filters; ++place) {
-        is_found = false;
-        for (std::uint32_t test = test_begins_[place]; test < test_begins_[place + 1]; ++test) {
-          if (tests_[test].attribute != tuple.attributes[at]) continue;
-          const std::uint32_t low = tests_[test].low;
-          lowest = std::min(lowest, row_of(tuple.attributes[at], low));
-          highest =
-              std::max(highest, row_of(tuple.attributes[at], low + (tests_[test].n_ranks - 1)));
-          is_found = true;
-        }
-        if (!is_found) break;
-      }
-      if (is_found) {
-        for (std::size_t cell = lowest; cell <= highest; ++cell) row[cell * n_words] |= bit;
-        continue;
-      }
-      // Some filter accepts several intervals: as the lines say.
-      const AttributeId* columns = columns_.data() + of.first_column;
-      const AttributeId* column = std::find(columns, columns + of.n_columns, tuple.attributes[at]);
-      if (column == columns + of.n_columns) {  // a constraint that accepts nothing at all
-        for (std::size_t cell = 0; cell < kRows; ++cell) row[cell * n_words] |= bit;
-        continue;
-      }
-      const Line* lines =
-          lines_.data() + of.first_line + static_cast<std::size_t>(column - columns) * kCells;
-      for (std::size_t cell = 0; cell < kRows; ++cell) {
-        if (!lines[cell_of(cell)].is_empty()) row[cell * n_words] |= bit;
-      }
-    }
-  }
-  summaries_.append(rows);
+  lines_.append(lines);
 }
 
 template <typename Visit>
 void LinesIndex::summarize(const std::uint8_t* rows, Tally& tally, Visit visit) const {
-  for (const Tuple& tuple : tuples_) {
+  for (std::uint32_t tuple_idx = 0; tuple_idx < tuples_.size(); ++tuple_idx) {
+    const Tuple& tuple = tuples_[tuple_idx];
     const std::size_t n_words = words_of(tuple);
     const std::uint64_t* row_of_attribute[kMaxTupleSize];
     bool is_there = true;
@@ -363,7 +343,8 @@ void LinesIndex::summarize(const std::uint8_t* rows, Tally& tally, Visit visit) 
       for (std::uint32_t at = 0; at < tuple.n_attributes; ++at) bits &= row_of_attribute[at][word];
       for (; bits != 0; bits &= bits - 1) {
         visit(tuple.first_block + static_cast<std::uint32_t>(
-                                      64 * word + static_cast<unsigned>(std::countr_zero(bits))));
+                                      64 * word + static_cast<unsigned>(std::countr_zero(bits))),
+              tuple_idx);
       }
     }
   }
@@ -402,11 +383,15 @@ void LinesIndex::verify(const EventBatch& events, std::size_t event, std::size_t
   tally.candidates += n_places;
   for (std::size_t at = 0; at < n_places; ++at) {
     if (at + kPrefetchTests < n_places) {
-      __builtin_prefetch(tests_.data() + test_begins_[scratch.places[at + kPrefetchTests]]);
+      const std::uint32_t ahead = scratch.places[at + kPrefetchTests];
+      const Test* tests = tests_.data() + test_begins_[ahead];
+      __builtin_prefetch(tests);
+      __builtin_prefetch(tests + 5);  // 12 bytes each
+      __builtin_prefetch(filter_of_.data() + ahead);
     }
     const std::uint32_t place = scratch.places[at];
     const FilterIdx idx = filter_of_[place];
-    if (out.has(idx)) continue;
+    if (out.can_repeat() && out.has(idx)) continue;
     bool is_match = false;
     if (needs_table_[place / kLineBits].has(place % kLineBits)) {
       if (!is_loaded) {
@@ -428,23 +413,38 @@ void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::siz
   const std::size_t n_attributes = table_->n_attributes();
   const std::uint8_t* cells = scratch.cells.data() + in_tile * n_attributes;
   scratch.visits.clear();
+  scratch.line_places.resize(std::max(scratch.line_places.size(), tuples_.size() * kMaxColumns));
+  std::uint32_t last_tuple = ~std::uint32_t{0};
   summarize(scratch.rows.data() + in_tile * n_attributes, tally,
-            [&](std::uint32_t block) { scratch.visits.push_back(block); });
-  const auto prefetch = [&](std::uint32_t block_idx) {
-    const Block& block = blocks_[block_idx];
-    const AttributeId* columns = columns_.data() + block.first_column;
-    const std::size_t n_columns = std::min<std::size_t>(block.n_columns, kPrefetchColumns);
-    for (std::size_t at = 0; at < n_columns; ++at) {
-      __builtin_prefetch(lines_.data() + block.first_line + at * kCells + cells[columns[at]]);
-    }
+            [&](std::uint32_t block, std::uint32_t tuple) {
+              if (tuple != last_tuple) {
+                last_tuple = tuple;
+                find_places(tuples_[tuple], cells,
+                            scratch.line_places.data() + tuple * kMaxColumns);
+              }
+              scratch.visits.push_back({block, tuple});
+            });
+  const auto prefetch = [&](const LinesScratch::Visit& visit) {
+    const Tuple& tuple = tuples_[visit.tuple];
+    const Line* lines = lines_of(tuple, visit.block);
+    const std::uint32_t* places = scratch.line_places.data() + visit.tuple * kMaxColumns;
+    const std::size_t n_columns = std::min<std::size_t>(tuple.n_columns, kPrefetchColumns);
+    for (std::size_t at = 0; at < n_columns; ++at) __builtin_prefetch(lines + places[at]);
   };
   const std::size_t n_visits = scratch.visits.size();
+  for (std::size_t at = 0; at < std::min(kPrefetchBlocks, n_visits); ++at) {
+    prefetch(scratch.visits[at]);
+  }
   bool is_loaded = false;
   Line left;
   for (std::size_t at = 0; at < n_visits; ++at) {
     if (at + kPrefetchBlocks < n_visits) prefetch(scratch.visits[at + kPrefetchBlocks]);
-    if (!find_left(scratch.visits[at], cells, kernels, left, tally)) continue;
-    for_each_place(scratch.visits[at], left, [&](std::uint32_t place) {
+    const LinesScratch::Visit& visit = scratch.visits[at];
+    if (!find_left(tuples_[visit.tuple], visit.block,
+                   scratch.line_places.data() + visit.tuple * kMaxColumns, kernels, left, tally)) {
+      continue;
+    }
+    for_each_place(visit.block, left, [&](std::uint32_t place) {
       __builtin_prefetch(test_begins_.data() + place);
       scratch.places.push_back(place);
     });
@@ -464,12 +464,13 @@ void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::si
   // Which events visit each block: counted, then filled in.
   scratch.visits.clear();
   scratch.pending_ends.assign(n_events + 1, 0);
-  scratch.visit_ends.assign(blocks_.size() + 1, 0);
+  scratch.visit_ends.assign(n_filters_of_.size() + 1, 0);
   for (std::size_t event = 0; event < n_events; ++event) {
-    summarize(scratch.rows.data() + event * n_attributes, tally, [&](std::uint32_t block) {
-      scratch.visits.push_back(block);
-      ++scratch.visit_ends[block + 1];
-    });
+    summarize(scratch.rows.data() + event * n_attributes, tally,
+              [&](std::uint32_t block, std::uint32_t tuple) {
+                scratch.visits.push_back({block, tuple});
+                ++scratch.visit_ends[block + 1];
+              });
     scratch.pending_ends[event] = static_cast<std::uint32_t>(scratch.visits.size());
   }
   std::partial_sum(scratch.visit_ends.begin(), scratch.visit_ends.end(),
@@ -477,31 +478,53 @@ void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::si
   scratch.visitors.resize(scratch.visits.size());
   for (std::size_t event = 0, at = 0; event < n_events; ++event) {
     for (; at < scratch.pending_ends[event]; ++at) {
-      scratch.visitors[scratch.visit_ends[scratch.visits[at]]++] =
+      scratch.visitors[scratch.visit_ends[scratch.visits[at].block]++] =
           static_cast<std::uint16_t>(event);
     }
   }
 
   scratch.pending.clear();
+  scratch.line_places.resize(std::max(scratch.line_places.size(), n_events * kMaxColumns));
   Line left;
   std::uint32_t first = 0;
-  for (std::uint32_t block = 0; block < blocks_.size(); ++block) {
-    const std::uint32_t last = scratch.visit_ends[block];  // where the next block's begin
-    for (std::uint32_t at = first; at < last; ++at) {
-      const std::uint32_t event = scratch.visitors[at];
-      if (!find_left(block, scratch.cells.data() + event * n_attributes, kernels, left, tally)) {
-        continue;
-      }
-      const std::uint32_t* ranks = scratch.events.of(event);
-      for_each_place(block, left, [&](std::uint32_t place) {
-        ++tally.candidates;
-        const bool needs_table = needs_table_[block].has(place % kLineBits);
-        if (needs_table || passes(place, ranks)) {
-          scratch.pending.push_back({event, filter_of_[place], needs_table});
-        }
-      });
+  for (const Tuple& tuple : tuples_) {
+    if (tuple.n_blocks == 0) continue;
+    for (std::size_t event = 0; event < n_events; ++event) {
+      find_places(tuple, scratch.cells.data() + event * n_attributes,
+                  scratch.line_places.data() + event * kMaxColumns);
     }
-    first = last;
+    const std::uint32_t end_block = tuple.first_block + tuple.n_blocks;
+    for (std::uint32_t block = tuple.first_block; block < end_block; ++block) {
+      const std::uint32_t last = scratch.visit_ends[block];  // where the next block's begin
+      // Events touch the lines of a block in no order, which the machine cannot foresee: the next
+      // block's are asked for, some with each event, while this one's are read.
+      const Line* ahead = nullptr;
+      std::size_t n_left = 0;
+      if (block + 1 < end_block && scratch.visit_ends[block + 1] - last >= kMinStream) {
+        ahead = lines_of(tuple, block + 1);
+        n_left = tuple.n_columns * kCells;
+      }
+      const std::size_t n_ahead = n_left / (last - first + 1) + 1;
+      for (std::uint32_t at = first; at < last; ++at) {
+        for (std::size_t each = 0; each < n_ahead && n_left > 0; ++each, --n_left) {
+          __builtin_prefetch(ahead++, 0, 2);
+        }
+        const std::uint32_t event = scratch.visitors[at];
+        if (!find_left(tuple, block, scratch.line_places.data() + event * kMaxColumns, kernels,
+                       left, tally)) {
+          continue;
+        }
+        const std::uint32_t* ranks = scratch.events.of(event);
+        for_each_place(block, left, [&](std::uint32_t place) {
+          ++tally.candidates;
+          const bool needs_table = needs_table_[block].has(place % kLineBits);
+          if (needs_table || passes(place, ranks)) {
+            scratch.pending.push_back({event, filter_of_[place], needs_table});
+          }
+        });
+      }
+      first = last;
+    }
   }
 
   // By event.
@@ -587,9 +610,9 @@ void LinesIndex::open(const SectionReader& sections) {
   for_each_column(
       [&]<typename T>(const char* name, Column<T>& items) { items = sections.column<T>(name); },
       *this);
-  const std::size_t n_places = blocks_.size() * kLineBits;
+  const std::size_t n_places = n_filters_of_.size() * kLineBits;
   if (filter_of_.size() != n_places || test_begins_.size() != n_places + 1 ||
-      needs_table_.size() != blocks_.size()) {
+      needs_table_.size() != n_filters_of_.size()) {
     throw Error("the parts of an index of block-bitmap must fit one another; build it again");
   }
 }

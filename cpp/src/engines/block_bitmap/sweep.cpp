@@ -32,7 +32,7 @@ constexpr std::size_t kWords = kLineBits / 64;
 constexpr std::size_t kStep = 32;      // flips from a stored line to the next: 2 bytes a flip
 constexpr std::size_t kMinSweep = 16;  // events; walking along all places for fewer costs more
 // Rows of all blocks, where they must be handed over event by event.
-constexpr std::size_t kMaxRowBytes = std::size_t{32} << 20;
+constexpr std::size_t kMaxRowBytes = std::size_t{64} << 20;
 // As many filters for a target, and settled targets save more than sweeping does.
 constexpr std::size_t kFiltersPerTarget = 64;
 

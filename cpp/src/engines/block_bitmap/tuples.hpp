@@ -18,6 +18,8 @@ struct Tuple {
   std::uint32_t n_attributes = 0;  // 0: the filters that no tuple covers
   std::uint32_t first_block = 0, n_blocks = 0;
   std::uint64_t first_summary = 0;  // in the words of the summaries
+  std::uint64_t first_line = 0;     // of its blocks
+  std::uint32_t first_column = 0, n_columns = 0;
 };
 
 struct Arrangement {
