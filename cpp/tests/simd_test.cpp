@@ -154,18 +154,18 @@ struct alignas(64) Line {
 TEST(simd_and_lines_stops_where_nothing_is_left) {
   std::mt19937_64 random(3);
   for_each_level([&](const SimdKernels& kernels) {
-    for (std::size_t n_places = 1; n_places <= 11; ++n_places) {
+    for (std::size_t n_places = 1; n_places <= 20; ++n_places) {
       for (int turn = 0; turn < 20; ++turn) {
         std::vector<Line> lines(40);
-        std::vector<std::uint32_t> places(n_places);
-        for (auto& place : places) place = static_cast<std::uint32_t>(random() % lines.size());
+        std::vector<std::uint16_t> places(n_places);
+        for (auto& place : places) place = static_cast<std::uint16_t>(random() % lines.size());
         for (Line& line : lines) {
           for (auto& word : line.words) word = turn % 2 == 0 ? random() | random() : random() & 1;
         }
         Line expected = lines[places[0]];
         bool is_left = false;
         for (std::size_t word = 0; word < 8; ++word) {
-          for (const std::uint32_t place : places) expected.words[word] &= lines[place].words[word];
+          for (const std::uint16_t place : places) expected.words[word] &= lines[place].words[word];
           is_left |= expected.words[word] != 0;
         }
         std::uint64_t found[8], n_read = 7;

@@ -83,7 +83,7 @@ void store(std::uint64_t* words, __m256i bits) {
   _mm256_store_si256(reinterpret_cast<__m256i*>(words), bits);
 }
 
-bool and_lines(const std::uint64_t* lines, const std::uint32_t* places, std::size_t n_places,
+bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::size_t n_places,
                std::uint64_t* out, std::uint64_t* n_read) {
   __m256i low = _mm256_set1_epi64x(-1), high = low;
   std::size_t at = 0;

@@ -84,7 +84,7 @@ std::size_t bits_to_indices(const std::uint64_t* words, std::size_t n_words, std
   return static_cast<std::size_t>(next - out);
 }
 
-bool and_lines(const std::uint64_t* lines, const std::uint32_t* places, std::size_t n_places,
+bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::size_t n_places,
                std::uint64_t* out, std::uint64_t* n_read) {
   for (std::size_t word = 0; word < 8; ++word) out[word] = ~std::uint64_t{0};
   for (std::size_t at = 0; at < n_places; ++at) {

@@ -70,7 +70,7 @@ class LinesScratch final : public Scratch {
     std::uint32_t block = 0, tuple = 0;
   };
   std::vector<Visit> visits;
-  std::vector<std::uint32_t> line_places;  // [tile][kMaxColumns], or [tuples][kMaxColumns]
+  std::vector<std::uint16_t> line_places;  // [tile][kMaxColumns], or [tuples][kMaxColumns]
   std::vector<std::uint32_t> places;       // candidates
   std::vector<std::uint32_t> visit_ends;   // [n_blocks + 1]
   std::vector<std::uint16_t> visitors;     // events, by block
@@ -146,17 +146,17 @@ class LinesIndex final : public Index {
     return true;
   }
   // Where the lines of an event lie in any block of the tuple.
-  void find_places(const Tuple& tuple, const std::uint8_t* cells, std::uint32_t* places) const {
+  void find_places(const Tuple& tuple, const std::uint8_t* cells, std::uint16_t* places) const {
     const AttributeId* columns = columns_.data() + tuple.first_column;
     for (std::uint32_t at = 0; at < tuple.n_columns; ++at) {
-      places[at] = static_cast<std::uint32_t>(at * kCells) + cells[columns[at]];
+      places[at] = static_cast<std::uint16_t>(at * kCells + cells[columns[at]]);
     }
   }
   const Line* lines_of(const Tuple& tuple, std::uint32_t block) const {
     return lines_.data() + tuple.first_line +
            std::size_t{block - tuple.first_block} * tuple.n_columns * kCells;
   }
-  bool find_left(const Tuple& tuple, std::uint32_t block, const std::uint32_t* places,
+  bool find_left(const Tuple& tuple, std::uint32_t block, const std::uint16_t* places,
                  const SimdKernels& kernels, Line& left, Tally& tally) const {
     ++tally.blocks;
     if (tuple.n_columns == 0) {
@@ -427,7 +427,7 @@ void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::siz
   const auto prefetch = [&](const LinesScratch::Visit& visit) {
     const Tuple& tuple = tuples_[visit.tuple];
     const Line* lines = lines_of(tuple, visit.block);
-    const std::uint32_t* places = scratch.line_places.data() + visit.tuple * kMaxColumns;
+    const std::uint16_t* places = scratch.line_places.data() + visit.tuple * kMaxColumns;
     const std::size_t n_columns = std::min<std::size_t>(tuple.n_columns, kPrefetchColumns);
     for (std::size_t at = 0; at < n_columns; ++at) __builtin_prefetch(lines + places[at]);
   };
