@@ -5,6 +5,7 @@
 #include "engines/ada_rein.hpp"
 #include "engines/be_tree.hpp"
 #include "engines/bit_vector.hpp"
+#include "engines/block_bitmap.hpp"
 #include "engines/clcb.hpp"
 #include "engines/hem.hpp"
 #include "engines/naive.hpp"
@@ -33,6 +34,15 @@ const Engine kEngines[] = {
      .unavailable = always_available,
      .build = build_tuple_key,
      .open = open_tuple_key},
+    {.name = "block-bitmap",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "bitmaps over blocks of filters that lie close together, then verification",
+     .features = kEverything,
+     .parameters = kBlockBitmapParameters,
+     .unavailable = always_available,
+     .build = build_block_bitmap,
+     .open = open_block_bitmap},
     {.name = "ocm",
      .device = "cpu",
      .is_exact = true,

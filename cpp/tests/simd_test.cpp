@@ -235,5 +235,75 @@ TEST(simd_or_words_and_mark_bits_do_as_plain_loops_do) {
   });
 }
 
+struct alignas(64) Line {
+  std::uint64_t words[8];
+};
+
+TEST(simd_and_lines_stops_where_nothing_is_left) {
+  std::mt19937_64 random(3);
+  for_each_level([&](const SimdKernels& kernels) {
+    for (std::size_t n_places = 1; n_places <= 20; ++n_places) {
+      for (int turn = 0; turn < 20; ++turn) {
+        std::vector<Line> lines(40);
+        std::vector<std::uint16_t> places(n_places);
+        for (auto& place : places) place = static_cast<std::uint16_t>(random() % lines.size());
+        for (Line& line : lines) {
+          for (auto& word : line.words) word = turn % 2 == 0 ? random() | random() : random() & 1;
+        }
+        Line expected = lines[places[0]];
+        bool is_left = false;
+        for (std::size_t word = 0; word < 8; ++word) {
+          for (const std::uint16_t place : places) expected.words[word] &= lines[place].words[word];
+          is_left |= expected.words[word] != 0;
+        }
+        std::uint64_t found[8], n_read = 7;
+        CHECK_EQ(kernels.and_lines(lines[0].words, places.data(), n_places, found, &n_read),
+                 is_left);
+        CHECK(std::equal(found, found + 8, expected.words));
+        CHECK(n_read > 7 && n_read <= 7 + n_places);
+        if (is_left) CHECK_EQ(n_read, 7 + n_places);
+      }
+    }
+  });
+}
+
+TEST(simd_sweep_line_flips_bits_between_items) {
+  std::mt19937_64 random(4);
+  for_each_level([&](const SimdKernels& kernels) {
+    for (const std::size_t n_bits : {0, 1, 5, 200}) {
+      for (const std::size_t n_items : {1, 2, 9, 70}) {
+        std::vector<std::uint32_t> places(n_bits), keys(n_items);
+        std::vector<std::uint16_t> bits(n_bits), order(n_items);
+        for (auto& place : places) place = static_cast<std::uint32_t>(random() % 50);
+        for (auto& key : keys) key = static_cast<std::uint32_t>(random() % 52);
+        for (auto& bit : bits) bit = static_cast<std::uint16_t>(random() % 512);
+        std::sort(places.begin(), places.end());
+        std::sort(keys.begin(), keys.end());
+        std::iota(order.begin(), order.end(), std::uint16_t{0});
+        std::shuffle(order.begin(), order.end(), random);
+        Line start;
+        for (auto& word : start.words) word = random();
+        std::vector<Line> rows(n_items), expected;
+        for (Line& row : rows) {
+          for (auto& word : row.words) word = random();
+        }
+        expected = rows;
+        for (std::size_t item = 0; item < n_items; ++item) {
+          Line line = start;
+          for (std::size_t at = 0; at < n_bits && places[at] <= keys[item]; ++at) {
+            line.words[bits[at] / 64] ^= std::uint64_t{1} << (bits[at] % 64);
+          }
+          for (std::size_t word = 0; word < 8; ++word) {
+            expected[order[item]].words[word] &= line.words[word];
+          }
+        }
+        kernels.sweep_line(start.words, places.data(), bits.data(), n_bits, keys.data(),
+                           order.data(), n_items, rows[0].words);
+        CHECK(std::memcmp(rows.data(), expected.data(), n_items * sizeof(Line)) == 0);
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tamis

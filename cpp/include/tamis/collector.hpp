@@ -5,11 +5,18 @@
 // stamps, so that no engine repeats this and none does O(n) work to reset it.
 //
 //     begin_event()  ...  if (!has(filter) && matches) add(filter)  ...  begin_event()  ...
+//
+// An engine that goes through its filters only once for many events begins them together, where
+// that is possible (takes_any_order), and says for which of them it adds:
+//
+//     begin_events(n)  ...  select_event(3)  add_words(...)  select_event(0)  ...
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "tamis/filter_table.hpp"
@@ -75,6 +82,8 @@ class Collector {
     std::uint64_t version = 0;
     HitCounts* hits = nullptr;  // null: hits are not counted
     bool can_repeat = true;     // may several filters of the segment have one target?
+    // Bit g: the targets of filters 64 g .. 64 g + 63 follow one another. Null: none do.
+    const std::uint64_t* runs = nullptr;
     std::size_t n_targets = 0;
     std::uint64_t* bits = nullptr;
     std::size_t words_per_event = 0;
@@ -98,10 +107,31 @@ class Collector {
       buffers_.begins.push_back(buffers_.targets.size());
     } else if (setup_.output == Output::count) {
       buffers_.counts.push_back(0);
+    }
+    select_event(n_events_ - 1);
+  }
+
+  // May filters be added for several events by turns? Not where the order of calls decides what
+  // belongs to an event: in a list of ids, and where stamps make targets unique. has_all() has no
+  // meaning then.
+  bool takes_any_order() const {
+    return setup_.output == Output::bitset || (setup_.output == Output::count && !needs_stamps());
+  }
+  void begin_events(std::size_t n_events) {
+    for (std::size_t event = 0; event < n_events; ++event) begin_event();
+  }
+  // Of the events begun so far: for which the next calls are. Needs takes_any_order().
+  void select_event(std::size_t event) {
+    if (setup_.output == Output::bitset) {
+      row_ = setup_.bits + event * setup_.words_per_event;
     } else {
-      row_ = setup_.bits + (n_events_ - 1) * setup_.words_per_event;
+      event_ = event;
     }
   }
+
+  // Few against the filters: targets are settled early, and the filters left need no look.
+  std::size_t n_targets() const { return setup_.n_targets; }
+  bool can_repeat() const { return setup_.can_repeat; }
 
   // Is this filter's target settled, so that it need not be looked at?
   bool has(FilterIdx filter) const {
@@ -132,7 +162,47 @@ class Collector {
     if (setup_.output == Output::ids) {
       buffers_.targets.push_back(target);
     } else {
-      ++buffers_.counts.back();
+      ++buffers_.counts[event_];
+    }
+  }
+
+  // 64 filters at once: `first` is a multiple of 64, bit i of word w is filter first + 64 w + i.
+  // Clears the bits of dead ones; once for many events.
+  void drop_dead(FilterIdx first, std::uint64_t* words, std::size_t n_words) const {
+    if (setup_.died_at == nullptr) return;
+    for_each_bit(first, words, n_words, [&](FilterIdx filter, std::uint64_t& word) {
+      if (is_dead(filter)) word &= ~(std::uint64_t{1} << (filter % 64));
+    });
+  }
+  // Adds the filters whose bits are set, none of which is dead.
+  void add_words(FilterIdx first, const std::uint64_t* words, std::size_t n_words) {
+    const bool is_plain = !needs_stamps() && setup_.hits == nullptr;
+    if (is_plain && setup_.output == Output::count) {
+      std::int64_t n_added = 0;
+      for (std::size_t at = 0; at < n_words; ++at) n_added += std::popcount(words[at]);
+      buffers_.counts[event_] += n_added;
+      return;
+    }
+    for (std::size_t at = 0; at < n_words; ++at) {
+      const auto begin = static_cast<FilterIdx>(first + 64 * at);
+      if (words[at] == 0) continue;
+      if (!is_plain || !is_run(begin)) {
+        for_each_bit(begin, words + at, 1,
+                     [&](FilterIdx filter, const std::uint64_t&) { add(filter); });
+        continue;
+      }
+      const std::uint32_t target = setup_.target_of[begin];
+      if (setup_.output == Output::bitset) {
+        const unsigned shift = target % 64;
+        row_[target / 64] |= words[at] << shift;
+        // What does not fit the word; the last targets may end before the next one.
+        const std::uint64_t rest = shift == 0 ? 0 : words[at] >> (64 - shift);
+        if (rest != 0) row_[target / 64 + 1] |= rest;
+      } else {
+        for (std::uint64_t word = words[at]; word != 0; word &= word - 1) {
+          buffers_.targets.push_back(target + static_cast<std::uint32_t>(std::countr_zero(word)));
+        }
+      }
     }
   }
 
@@ -159,13 +229,30 @@ class Collector {
     (*setup_.hits)[setup_.slot_of[filter]].fetch_add(1, std::memory_order_relaxed);
   }
   bool needs_stamps() const { return setup_.can_repeat; }
+  bool is_run(FilterIdx first) const {
+    return setup_.runs != nullptr && (setup_.runs[first / 4096] >> (first / 64 % 64) & 1) != 0;
+  }
+  template <typename Word, typename Visit>
+  static void for_each_bit(FilterIdx first, Word* words, std::size_t n_words, Visit visit) {
+    for (std::size_t at = 0; at < n_words; ++at) {
+      for (std::uint64_t word = words[at]; word != 0; word &= word - 1) {
+        visit(static_cast<FilterIdx>(first + 64 * at) +
+                  static_cast<FilterIdx>(std::countr_zero(word)),
+              words[at]);
+      }
+    }
+  }
 
   Setup setup_;
   Stamps& stamps_;
   CollectorBuffers& buffers_;
   std::uint64_t* row_ = nullptr;
   std::size_t n_events_ = 0;
+  std::size_t event_ = 0;      // whose count it is
   std::size_t n_settled_ = 0;  // targets of the event
 };
+
+// The bitmap of Collector::Setup::runs for the targets of a segment.
+std::vector<std::uint64_t> find_runs(std::span<const std::uint32_t> target_of);
 
 }  // namespace tamis

@@ -1,23 +1,22 @@
-// Large arrays that are read at random: fewer pages, fewer misses of the TLB.
+// Arrays that are read at random, on large pages where the system has them: with small ones nearly
+// every read also misses the cache of addresses.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
+#include "tamis/column.hpp"
 
 namespace tamis {
 
-// Before the memory is first written. A hint: nothing happens where the system has no such pages.
-inline void advise_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t n_bytes) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-  constexpr std::uintptr_t kPage = std::uintptr_t{1} << 21;
-  const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(data) + kPage - 1) & ~(kPage - 1);
-  const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(data) + n_bytes) & ~(kPage - 1);
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-#endif
+// A hint; does nothing where it means nothing. The bytes need not have been written yet.
+void advise_huge_pages(const void* data, std::size_t n_bytes);
+
+// A copy in an allocation of its exact size.
+template <typename T>
+Column<T> on_huge_pages(const Column<T>& items) {
+  std::vector<T> copy;
+  copy.reserve(items.size());
+  advise_huge_pages(copy.data(), items.size() * sizeof(T));
+  copy.assign(items.begin(), items.end());
+  return copy;
 }
 
 }  // namespace tamis

@@ -43,6 +43,18 @@ struct SimdKernels {
   // above <= high in each dimension.
   void (*find_boxes)(const float* groups, std::size_t n_groups, std::size_t n_dimensions,
                      const float* below, const float* above, std::uint16_t* out);
+
+  // Lines are 8 words at a multiple of 64 bytes.
+  // ANDs the lines at `places`. Is anything left? Else it stopped early, and `out` holds zeros.
+  // Adds to `n_read` how many lines it read.
+  bool (*and_lines)(const std::uint64_t* lines, const std::uint16_t* places, std::size_t n_places,
+                    std::uint64_t* out, std::uint64_t* n_read);
+  // For each item at `order[at]`, whose key is `keys[at]` (in order): ANDs to its line of `rows`
+  // the line that `start` becomes when the bits `bits[t]` with `places[t]` <= its key are flipped.
+  // `places` are in order.
+  void (*sweep_line)(const std::uint64_t* start, const std::uint32_t* places,
+                     const std::uint16_t* bits, std::size_t n_bits, const std::uint32_t* keys,
+                     const std::uint16_t* order, std::size_t n_items, std::uint64_t* rows);
 };
 
 extern const SimdKernels kSimdV2;

@@ -171,10 +171,60 @@ void find_boxes(const float* groups, std::size_t n_groups, std::size_t n_dimensi
   }
 }
 
+__m256i load(const std::uint64_t* words) {
+  return _mm256_load_si256(reinterpret_cast<const __m256i*>(words));
+}
+void store(std::uint64_t* words, __m256i bits) {
+  _mm256_store_si256(reinterpret_cast<__m256i*>(words), bits);
+}
+
+bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::size_t n_places,
+               std::uint64_t* out, std::uint64_t* n_read) {
+  __m256i low = _mm256_set1_epi64x(-1), high = low;
+  std::size_t at = 0;
+  bool is_left = true;
+  while (at < n_places && is_left) {
+    for (const std::size_t stop = at + 2 < n_places ? at + 2 : n_places; at < stop; ++at) {
+      const std::uint64_t* line = lines + 8 * std::size_t{places[at]};
+      low = _mm256_and_si256(low, load(line));
+      high = _mm256_and_si256(high, load(line + 4));
+    }
+    const __m256i any = _mm256_or_si256(low, high);
+    is_left = _mm256_testz_si256(any, any) == 0;
+  }
+  *n_read += at;
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), low);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 4), high);
+  return is_left;
+}
+
+void sweep_line(const std::uint64_t* start, const std::uint32_t* places, const std::uint16_t* bits,
+                std::size_t n_bits, const std::uint32_t* keys, const std::uint16_t* order,
+                std::size_t n_items, std::uint64_t* rows) {
+  const __m256i lanes_low = _mm256_setr_epi64x(0, 1, 2, 3);
+  const __m256i lanes_high = _mm256_setr_epi64x(4, 5, 6, 7);
+  __m256i low = load(start), high = load(start + 4);
+  std::size_t item = 0;
+  for (std::size_t at = 0; at <= n_bits && item < n_items; ++at) {
+    for (; item < n_items && (at == n_bits || keys[item] < places[at]); ++item) {
+      std::uint64_t* row = rows + 8 * std::size_t{order[item]};
+      store(row, _mm256_and_si256(load(row), low));
+      store(row + 4, _mm256_and_si256(load(row + 4), high));
+    }
+    if (at == n_bits) break;
+    const __m256i lane = _mm256_set1_epi64x(bits[at] / 64);
+    const __m256i bit =
+        _mm256_set1_epi64x(static_cast<long long>(std::uint64_t{1} << bits[at] % 64));
+    low = _mm256_xor_si256(low, _mm256_and_si256(bit, _mm256_cmpeq_epi64(lane, lanes_low)));
+    high = _mm256_xor_si256(high, _mm256_and_si256(bit, _mm256_cmpeq_epi64(lane, lanes_high)));
+  }
+}
+
 }  // namespace
 
 extern const SimdKernels kSimdAvx2 = {find_string_end, is_ascii,  popcount,     bits_to_indices,
-                                      or_words,        mark_bits, find_subsets, find_boxes};
+                                      or_words,        mark_bits, find_subsets, find_boxes,
+                                      and_lines,       sweep_line};
 
 }  // namespace tamis
 #endif

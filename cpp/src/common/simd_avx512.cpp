@@ -173,10 +173,55 @@ void find_boxes(const float* groups, std::size_t n_groups, std::size_t n_dimensi
   }
 }
 
+bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::size_t n_places,
+               std::uint64_t* out, std::uint64_t* n_read) {
+  const auto line = [&](std::size_t at) {
+    return _mm512_load_si512(lines + 8 * std::size_t{places[at]});
+  };
+  __m512i left = _mm512_set1_epi64(-1);
+  std::size_t at = 0;
+  bool is_left = true;
+  // Eight at a time: a test that is guessed wrong costs more than the lines it saves.
+  for (; is_left && at + 8 <= n_places; at += 8) {
+    const __m512i first = _mm512_ternarylogic_epi64(line(at), line(at + 1), line(at + 2), 0x80);
+    const __m512i second =
+        _mm512_ternarylogic_epi64(line(at + 3), line(at + 4), line(at + 5), 0x80);
+    const __m512i third = _mm512_and_si512(line(at + 6), line(at + 7));
+    left = _mm512_and_si512(left, _mm512_ternarylogic_epi64(first, second, third, 0x80));
+    is_left = _mm512_test_epi64_mask(left, left) != 0;
+  }
+  if (is_left && at < n_places) {
+    for (; at < n_places; ++at) left = _mm512_and_si512(left, line(at));
+    is_left = _mm512_test_epi64_mask(left, left) != 0;
+  }
+  *n_read += at;
+  _mm512_storeu_si512(out, left);
+  return is_left;
+}
+
+void sweep_line(const std::uint64_t* start, const std::uint32_t* places, const std::uint16_t* bits,
+                std::size_t n_bits, const std::uint32_t* keys, const std::uint16_t* order,
+                std::size_t n_items, std::uint64_t* rows) {
+  __m512i line = _mm512_load_si512(start);
+  std::size_t item = 0;
+  const auto apply = [&] {
+    std::uint64_t* row = rows + 8 * std::size_t{order[item]};
+    _mm512_store_si512(row, _mm512_and_si512(_mm512_load_si512(row), line));
+  };
+  for (std::size_t at = 0; at < n_bits && item < n_items; ++at) {
+    for (; item < n_items && keys[item] < places[at]; ++item) apply();
+    const auto lane = static_cast<__mmask8>(1u << (bits[at] / 64));
+    const auto bit = static_cast<long long>(std::uint64_t{1} << (bits[at] % 64));
+    line = _mm512_mask_xor_epi64(line, lane, line, _mm512_set1_epi64(bit));
+  }
+  for (; item < n_items; ++item) apply();
+}
+
 }  // namespace
 
 extern const SimdKernels kSimdAvx512 = {find_string_end, is_ascii,  popcount,     bits_to_indices,
-                                        or_words,        mark_bits, find_subsets, find_boxes};
+                                        or_words,        mark_bits, find_subsets, find_boxes,
+                                        and_lines,       sweep_line};
 
 }  // namespace tamis
 #endif

@@ -179,9 +179,41 @@ void find_boxes(const float* groups, std::size_t n_groups, std::size_t n_dimensi
   }
 }
 
+bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::size_t n_places,
+               std::uint64_t* out, std::uint64_t* n_read) {
+  for (std::size_t word = 0; word < 8; ++word) out[word] = ~std::uint64_t{0};
+  for (std::size_t at = 0; at < n_places; ++at) {
+    const std::uint64_t* line = lines + 8 * std::size_t{places[at]};
+    std::uint64_t left = 0;
+    for (std::size_t word = 0; word < 8; ++word) left |= out[word] &= line[word];
+    if (left == 0) {
+      *n_read += at + 1;
+      return false;
+    }
+  }
+  *n_read += n_places;
+  return true;
+}
+
+void sweep_line(const std::uint64_t* start, const std::uint32_t* places, const std::uint16_t* bits,
+                std::size_t n_bits, const std::uint32_t* keys, const std::uint16_t* order,
+                std::size_t n_items, std::uint64_t* rows) {
+  std::uint64_t line[8];
+  for (std::size_t word = 0; word < 8; ++word) line[word] = start[word];
+  std::size_t item = 0;
+  for (std::size_t at = 0; at <= n_bits && item < n_items; ++at) {
+    for (; item < n_items && (at == n_bits || keys[item] < places[at]); ++item) {
+      std::uint64_t* row = rows + 8 * std::size_t{order[item]};
+      for (std::size_t word = 0; word < 8; ++word) row[word] &= line[word];
+    }
+    if (at < n_bits) line[bits[at] / 64] ^= std::uint64_t{1} << (bits[at] % 64);
+  }
+}
+
 }  // namespace
 
 extern const SimdKernels kSimdV2 = {find_string_end, is_ascii,  popcount,     bits_to_indices,
-                                    or_words,        mark_bits, find_subsets, find_boxes};
+                                    or_words,        mark_bits, find_subsets, find_boxes,
+                                    and_lines,       sweep_line};
 
 }  // namespace tamis

@@ -57,6 +57,7 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
       setup.slot_of = group.slot_of();
       setup.target_of = to_subscribers ? group.subscriber_of() : setup.slot_of;
       setup.can_repeat = to_subscribers || group.has_repeats();
+      setup.runs = to_subscribers ? nullptr : group.runs();
       Collector& collector = add_collector(setup);
       group.index().match(events, begin, end, *scratch.of_group[at], collector);
       part.counters += collector.counters;
@@ -66,6 +67,7 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
     setup.slot_of = snapshot.delta->slot_of();
     setup.target_of = to_subscribers ? snapshot.delta->subscriber_of() : setup.slot_of;
     setup.can_repeat = true;
+    setup.runs = nullptr;
     Collector& collector = add_collector(setup);
     const PivotIndex& index = *snapshot.delta->index();
     if (!workspace.delta_scratch) workspace.delta_scratch = index.make_scratch();

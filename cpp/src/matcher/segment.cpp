@@ -81,13 +81,15 @@ Group::Group(SegmentFilters filters, EngineChoice choice)
     : choice_(std::move(choice)),
       filters_(std::move(filters)),
       index_(choice_.engine->build(filters_.table, choice_.parameters)),
-      has_repeats_(find_repeats(filters_)) {}
+      has_repeats_(find_repeats(filters_)),
+      runs_(find_runs(filters_.slot_of.span())) {}
 
 Group::Group(SegmentFilters filters, EngineChoice choice, std::shared_ptr<const Index> index)
     : choice_(std::move(choice)),
       filters_(std::move(filters)),
       index_(std::move(index)),
-      has_repeats_(find_repeats(filters_)) {}
+      has_repeats_(find_repeats(filters_)),
+      runs_(find_runs(filters_.slot_of.span())) {}
 
 std::size_t Group::n_table_bytes() const {
   return table().n_bytes() + filters_.slot_of.n_bytes() + filters_.subscriber_of.n_bytes();

@@ -77,7 +77,8 @@ class Group {
   const std::uint32_t* slot_of() const { return filters_.slot_of.data(); }
   const std::uint32_t* subscriber_of() const { return filters_.subscriber_of.data(); }
   std::size_t size() const { return filters_.size(); }
-  bool has_repeats() const { return has_repeats_; }  // some slot has several filters
+  bool has_repeats() const { return has_repeats_; }           // some slot has several filters
+  const std::uint64_t* runs() const { return runs_.data(); }  // of slots, for Collector::Setup
   std::size_t n_table_bytes() const;
 
   void save(SectionWriter& sections) const;
@@ -98,6 +99,7 @@ class Group {
         filters_(std::move(other.filters_)),
         index_(std::move(other.index_)),
         has_repeats_(other.has_repeats_),
+        runs_(std::move(other.runs_)),
         is_checked_(other.is_checked_.load()),
         image_(std::move(other.image_)),
         prefix_(std::move(other.prefix_)) {}
@@ -109,6 +111,7 @@ class Group {
   SegmentFilters filters_;
   std::shared_ptr<const Index> index_;
   bool has_repeats_ = false;
+  std::vector<std::uint64_t> runs_;
   mutable std::atomic<bool> is_checked_{true};
   std::shared_ptr<const Image> image_;
   std::string prefix_;

@@ -1,0 +1,636 @@
+// Blocks of 512 filters that lie close in some tuple of attributes; for each attribute of a block
+// and each cell of its ranks a line of bits: the filters that may match an event in that cell.
+//
+//     tuple (a3, a7, a12)      3 x 129 rows of bits over its blocks: which of them can match at all
+//       │                        row(a3, cell) & row(a7, cell) & row(a12, cell) ──► blocks to visit
+//       ├─ columns               attributes of its filters, the most selective first
+//       └─ block                 512 filters, neighbours by k-d split
+//            lines               for each column 32 cells and "absent", 64 bytes each
+//                                  line(a12) & line(a5) & line(a3) & … ──► candidates
+//            tests               for each filter its intervals of ranks: attribute, low, length
+//
+// A candidate is verified by its tests, or on the filter table where ranks do not say all
+// (several intervals, patterns, areas, residuals).
+//
+// Many events go block by block: first all of them through the summaries, then each block with all
+// events that visit it, so that its lines come to the cache once. What they find is put in order of
+// events afterwards.
+//
+// Invariants: a filter stands in one block; the bits behind the last filter of a block are zero in
+// all of its lines; a line has the bit of every filter that accepts some rank of the cell.
+#include "lines.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+
+#include "common/huge_pages.hpp"
+#include "common/simd.hpp"
+#include "ranked_events.hpp"
+#include "tamis/error.hpp"
+
+namespace tamis::block_bitmap {
+namespace {
+
+constexpr std::size_t kCells = kLineCells + 1;
+constexpr std::size_t kRows = kSummaryCells + 1;
+// Of the filters of a block, one in so many must constrain an attribute for it to have lines there:
+// lines of an attribute take 4 bytes a filter.
+constexpr std::size_t kRareShare = 16;
+// Fewer events than this go one by one: nothing would be shared.
+constexpr std::size_t kMinBlockMajor = 8;
+constexpr std::size_t kColumnSample = 2048;  // filters of a tuple that decide about its columns
+constexpr std::size_t kMaxPending = std::size_t{1} << 22;
+constexpr std::size_t kPrefetchBlocks = 3;
+// Events that visit a block, from which on all of its lines are worth to be fetched beforehand.
+constexpr std::size_t kMinStream = 32;
+constexpr std::size_t kPrefetchColumns = 16;
+constexpr std::size_t kPrefetchTests = 8;
+// As many filters for a target, and settled targets save more than block by block does.
+constexpr std::size_t kFiltersPerTarget = 64;
+
+struct Test {  // accepts ranks from `low` on, `n_ranks` of them
+  AttributeId attribute = 0;
+  std::uint32_t low = 0, n_ranks = 0;
+};
+
+struct Pending {  // a filter that matches an event of the tile, or is still to be verified
+  std::uint32_t event = 0;
+  FilterIdx filter = 0;
+  bool needs_table = false;
+};
+
+class LinesScratch final : public Scratch {
+ public:
+  RankedEvents events;
+  std::vector<std::uint8_t> rows, cells;  // [tile][n_attributes] of the summaries and of the lines
+  ValueByAttribute event;
+  struct Visit {
+    std::uint32_t block = 0, tuple = 0;
+  };
+  std::vector<Visit> visits;
+  std::vector<std::uint16_t> line_places;  // [tile][kMaxColumns], or [tuples][kMaxColumns]
+  std::vector<std::uint32_t> places;       // candidates
+  std::vector<std::uint32_t> visit_ends;   // [n_blocks + 1]
+  std::vector<std::uint16_t> visitors;     // events, by block
+  std::vector<Pending> pending, by_event;
+  std::vector<std::uint32_t> pending_ends;
+  std::size_t tile = 64;  // grows while what is pending stays small
+};
+
+class LinesIndex final : public Index {
+ public:
+  LinesIndex(std::shared_ptr<const FilterTable> table, Ranks ranks)
+      : table_(std::move(table)), ranks_(std::move(ranks)) {
+    scales_.resize(table_->n_attributes());
+    for (std::size_t attribute = 0; attribute < scales_.size(); ++attribute) {
+      // At least 6; a damaged file is found out before it is used, but after this.
+      const std::uint64_t n_ranks =
+          std::max(1u, ranks_.n_ranks(static_cast<AttributeId>(attribute)));
+      scales_[attribute] = {(std::uint64_t{kSummaryCells} << 32) / n_ranks,
+                            static_cast<std::uint32_t>(n_ranks - 1)};
+    }
+  }
+
+  void build(std::size_t tuple_size);
+  void open(const SectionReader& sections);
+  void save(SectionWriter& sections) const override;
+  std::size_t n_bytes() const override;
+  std::unique_ptr<Scratch> make_scratch() const override {
+    return std::make_unique<LinesScratch>();
+  }
+  void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
+             Collector& out) const override;
+
+ private:
+  struct Scale {
+    std::uint64_t factor = 0;
+    std::uint32_t absent = 0;
+  };
+  struct Tally {
+    std::uint64_t lines = 0, words = 0, blocks = 0, candidates = 0;
+  };
+
+  // Cells of ranks, in order; "absent" has the last one to itself.
+  std::size_t row_of(AttributeId attribute, std::uint32_t rank) const {
+    const Scale& scale = scales_[attribute];
+    return rank == scale.absent ? kSummaryCells : (rank * scale.factor) >> 32;
+  }
+  static std::size_t cell_of(std::size_t row) { return row / 4; }
+  static std::size_t words_of(const Tuple& tuple) { return (tuple.n_blocks + 63) / 64; }
+
+  template <typename Visit, typename Of>
+  static void for_each_column(Visit visit, Of& index) {
+    visit("tuples", index.tuples_);
+    visit("summaries", index.summaries_);
+    visit("columns", index.columns_);
+    visit("n_filters_of", index.n_filters_of_);
+    visit("lines", index.lines_);
+    visit("needs_table", index.needs_table_);
+    visit("filter_of", index.filter_of_);
+    visit("test_begins", index.test_begins_);
+    visit("tests", index.tests_);
+  }
+
+  std::uint64_t cells_of(const RankedFilter::Part& part) const;
+  void choose_columns(const Arrangement& arrangement, Tuple& tuple, RankedFilter& ranked);
+  void build_block(std::span<const FilterIdx> filters, const Tuple& tuple, std::size_t in_tuple,
+                   RankedFilter& ranked, std::vector<std::uint64_t>& rows);
+
+  bool passes(std::size_t place, const std::uint32_t* ranks) const {
+    for (std::uint32_t at = test_begins_[place]; at < test_begins_[place + 1]; ++at) {
+      const Test& test = tests_[at];
+      if (ranks[test.attribute] - test.low >= test.n_ranks) return false;
+    }
+    return true;
+  }
+  // Where the lines of an event lie in any block of the tuple.
+  void find_places(const Tuple& tuple, const std::uint8_t* cells, std::uint16_t* places) const {
+    const AttributeId* columns = columns_.data() + tuple.first_column;
+    for (std::uint32_t at = 0; at < tuple.n_columns; ++at) {
+      places[at] = static_cast<std::uint16_t>(at * kCells + cells[columns[at]]);
+    }
+  }
+  const Line* lines_of(const Tuple& tuple, std::uint32_t block) const {
+    return lines_.data() + tuple.first_line +
+           std::size_t{block - tuple.first_block} * tuple.n_columns * kCells;
+  }
+  bool find_left(const Tuple& tuple, std::uint32_t block, const std::uint16_t* places,
+                 const SimdKernels& kernels, Line& left, Tally& tally) const {
+    ++tally.blocks;
+    if (tuple.n_columns == 0) {
+      left = Line::first(n_filters_of_[block]);
+      return true;
+    }
+    return kernels.and_lines(lines_of(tuple, block)->words, places, tuple.n_columns, left.words,
+                             &tally.lines);
+  }
+  // Calls visit(block, tuple) for each block that the event must visit.
+  template <typename Visit>
+  void summarize(const std::uint8_t* rows, Tally& tally, Visit visit) const;
+  template <typename Visit>
+  static void for_each_place(std::uint32_t block, const Line& left, Visit visit);
+
+  void load(const EventBatch& events, std::size_t begin, std::size_t end,
+            LinesScratch& scratch) const;
+  void match_one(const EventBatch& events, std::size_t event, std::size_t in_tile,
+                 LinesScratch& scratch, Collector& out, Tally& tally) const;
+  void verify(const EventBatch& events, std::size_t event, std::size_t in_tile, bool& is_loaded,
+              LinesScratch& scratch, Collector& out, Tally& tally) const;
+  void match_tile(const EventBatch& events, std::size_t begin, std::size_t end,
+                  LinesScratch& scratch, Collector& out, Tally& tally) const;
+
+  std::shared_ptr<const FilterTable> table_;
+  Ranks ranks_;
+  std::vector<Scale> scales_;  // [n_attributes]
+  Column<Tuple> tuples_;
+  Column<std::uint64_t> summaries_;     // of each tuple: [n_attributes][kRows][words]
+  Column<AttributeId> columns_;         // of each tuple
+  Column<std::uint16_t> n_filters_of_;  // [n_blocks]
+  Column<Line> lines_;                  // of each block: [columns of its tuple][kCells]
+  Column<Line> needs_table_;            // [n_blocks] filters that tests do not decide
+  Column<FilterIdx> filter_of_;         // [n_blocks * kLineBits]
+  Column<std::uint32_t> test_begins_;   // [n_blocks * kLineBits + 1]
+  Column<Test> tests_;
+};
+
+void LinesIndex::build(std::size_t tuple_size) {
+  Arrangement arrangement = arrange(*table_, ranks_, tuple_size);
+  RankedFilter ranked(*table_, ranks_);
+  test_begins_.push_back(0);
+  std::vector<std::uint64_t> rows;
+  std::size_t block = 0;
+  for (Tuple& tuple : arrangement.tuples) {
+    tuple.first_summary = summaries_.size();
+    tuple.first_line = lines_.size();
+    choose_columns(arrangement, tuple, ranked);
+    rows.assign(tuple.n_attributes * kRows * words_of(tuple), 0);
+    for (; block < tuple.first_block + tuple.n_blocks; ++block) {
+      build_block(
+          {arrangement.filter_of.data() + block * kLineBits, arrangement.n_filters_of[block]},
+          tuple, block - tuple.first_block, ranked, rows);
+    }
+    summaries_.append(rows);
+  }
+  tuples_ = std::move(arrangement.tuples);
+  filter_of_ = std::move(arrangement.filter_of);
+  filter_of_.shrink();
+  n_filters_of_ = std::move(arrangement.n_filters_of);
+  lines_ = on_huge_pages(lines_);
+  tests_ = on_huge_pages(tests_);
+  test_begins_.shrink();
+}
+
+std::uint64_t LinesIndex::cells_of(const RankedFilter::Part& part) const {
+  static_assert(kCells <= 64);
+  std::uint64_t cells = 0;
+  for (const RankInterval& interval : part.accepted) {
+    const std::size_t first = cell_of(row_of(part.attribute, interval.low));
+    const std::size_t last = cell_of(row_of(part.attribute, interval.high - 1));
+    cells |= (~std::uint64_t{0} >> (63 - last)) & (~std::uint64_t{0} << first);
+  }
+  return cells;
+}
+
+// The attributes that enough filters of the tuple constrain, the most selective first. They are the
+// same for all blocks of a tuple, so that an event finds the places of its lines once.
+void LinesIndex::choose_columns(const Arrangement& arrangement, Tuple& tuple,
+                                RankedFilter& ranked) {
+  struct Use {
+    std::size_t n_filters = 0, n_cells = 0;
+  };
+  std::vector<Use> uses(table_->n_attributes());
+  std::vector<AttributeId> seen;
+  std::size_t n_sampled = 0;
+  const std::size_t step = std::max<std::size_t>(1, tuple.n_blocks * kLineBits / kColumnSample);
+  for (std::size_t at = 0; at < tuple.n_blocks * kLineBits; at += step) {
+    const std::size_t block = tuple.first_block + at / kLineBits;
+    if (at % kLineBits >= arrangement.n_filters_of[block]) continue;
+    ranked.load(arrangement.filter_of[block * kLineBits + at % kLineBits]);
+    ++n_sampled;
+    for (const RankedFilter::Part& part : ranked.parts()) {
+      if (uses[part.attribute].n_filters++ == 0) seen.push_back(part.attribute);
+      uses[part.attribute].n_cells += static_cast<std::size_t>(std::popcount(cells_of(part)));
+    }
+  }
+  // Bits that are set in its lines: those of filters without a constraint, too.
+  const auto n_bits = [&](AttributeId attribute) {
+    return uses[attribute].n_cells + (n_sampled - uses[attribute].n_filters) * kCells;
+  };
+  std::erase_if(seen, [&](AttributeId attribute) {
+    return uses[attribute].n_filters * kRareShare < n_sampled;
+  });
+  std::sort(seen.begin(), seen.end(), [&](AttributeId a, AttributeId b) {
+    return n_bits(a) != n_bits(b) ? n_bits(a) < n_bits(b) : a < b;
+  });
+  seen.resize(std::min(seen.size(), kMaxColumns));
+  tuple.first_column = static_cast<std::uint32_t>(columns_.size());
+  tuple.n_columns = static_cast<std::uint32_t>(seen.size());
+  columns_.append(seen);
+}
+
+// `rows` are the summary of the tuple, where the block is number `in_tuple`.
+void LinesIndex::build_block(std::span<const FilterIdx> filters, const Tuple& tuple,
+                             std::size_t in_tuple, RankedFilter& ranked,
+                             std::vector<std::uint64_t>& rows) {
+  const AttributeId* columns = columns_.data() + tuple.first_column;
+  std::vector<Line> lines(tuple.n_columns * kCells);
+  std::vector<Line> others(tuple.n_columns, Line::first(filters.size()));
+  Line needs_table;
+  const std::size_t n_words = words_of(tuple);
+  for (std::size_t each = 0; each < filters.size(); ++each) {
+    ranked.load(filters[each]);
+    bool is_simple = !ranked.needs_table();
+    for (const RankedFilter::Part& part : ranked.parts()) {
+      const auto column = static_cast<std::size_t>(
+          std::find(columns, columns + tuple.n_columns, part.attribute) - columns);
+      if (column < tuple.n_columns) {
+        others[column].flip(each);
+        for (std::uint64_t cells = cells_of(part); cells != 0; cells &= cells - 1) {
+          lines[column * kCells + static_cast<std::size_t>(std::countr_zero(cells))].set(each);
+        }
+      }
+      const AttributeId* last = tuple.attributes + tuple.n_attributes;
+      const auto of_tuple = static_cast<std::size_t>(
+          std::find(tuple.attributes, last, part.attribute) - tuple.attributes);
+      for (const RankInterval& interval : part.accepted) {
+        if (of_tuple == tuple.n_attributes) break;
+        const std::size_t last_row = row_of(part.attribute, interval.high - 1);
+        for (std::size_t row = row_of(part.attribute, interval.low); row <= last_row; ++row) {
+          rows[(of_tuple * kRows + row) * n_words + in_tuple / 64] |= std::uint64_t{1}
+                                                                      << (in_tuple % 64);
+        }
+      }
+      is_simple &= part.accepted.size() == 1;
+      if (part.accepted.size() == 1) {
+        const RankInterval& only = part.accepted.front();
+        tests_.push_back({part.attribute, only.low, only.high - only.low});
+      }
+    }
+    if (!is_simple) needs_table.set(each);
+    test_begins_.push_back(static_cast<std::uint32_t>(tests_.size()));
+  }
+  for (std::size_t each = filters.size(); each < kLineBits; ++each) {
+    test_begins_.push_back(static_cast<std::uint32_t>(tests_.size()));
+  }
+  needs_table_.push_back(needs_table);
+  for (std::size_t line = 0; line < lines.size(); ++line) {
+    for (std::size_t word = 0; word < std::size(lines[line].words); ++word) {
+      lines[line].words[word] |= others[line / kCells].words[word];
+    }
+  }
+  lines_.append(lines);
+}
+
+template <typename Visit>
+void LinesIndex::summarize(const std::uint8_t* rows, Tally& tally, Visit visit) const {
+  for (std::uint32_t tuple_idx = 0; tuple_idx < tuples_.size(); ++tuple_idx) {
+    const Tuple& tuple = tuples_[tuple_idx];
+    const std::size_t n_words = words_of(tuple);
+    const std::uint64_t* row_of_attribute[kMaxTupleSize];
+    bool is_there = true;
+    for (std::uint32_t at = 0; at < tuple.n_attributes; ++at) {
+      const std::size_t row = rows[tuple.attributes[at]];
+      is_there &= row != kSummaryCells;
+      row_of_attribute[at] = summaries_.data() + tuple.first_summary + (at * kRows + row) * n_words;
+    }
+    if (!is_there) continue;  // the filters of a tuple need its attributes
+    tally.words += tuple.n_attributes * n_words;
+    for (std::size_t word = 0; word < n_words; ++word) {
+      const std::size_t n_left = tuple.n_blocks - 64 * word;
+      std::uint64_t bits = n_left >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n_left) - 1;
+      for (std::uint32_t at = 0; at < tuple.n_attributes; ++at) bits &= row_of_attribute[at][word];
+      for (; bits != 0; bits &= bits - 1) {
+        visit(tuple.first_block + static_cast<std::uint32_t>(
+                                      64 * word + static_cast<unsigned>(std::countr_zero(bits))),
+              tuple_idx);
+      }
+    }
+  }
+}
+
+template <typename Visit>
+void LinesIndex::for_each_place(std::uint32_t block, const Line& left, Visit visit) {
+  for (std::size_t word = 0; word < std::size(left.words); ++word) {
+    for (std::uint64_t bits = left.words[word]; bits != 0; bits &= bits - 1) {
+      visit(static_cast<std::uint32_t>(block * kLineBits + 64 * word +
+                                       static_cast<unsigned>(std::countr_zero(bits))));
+    }
+  }
+}
+
+void LinesIndex::load(const EventBatch& events, std::size_t begin, std::size_t end,
+                      LinesScratch& scratch) const {
+  const std::size_t n_attributes = table_->n_attributes();
+  if (scratch.rows.size() < (end - begin) * n_attributes) {
+    scratch.rows.resize((end - begin) * n_attributes, kSummaryCells);
+    scratch.cells.resize((end - begin) * n_attributes, kLineCells);
+  }
+  scratch.events.load(
+      ranks_, n_attributes, events, begin, end, [&](std::size_t place, std::uint32_t rank) {
+        const std::size_t row = row_of(static_cast<AttributeId>(place % n_attributes), rank);
+        scratch.rows[place] = static_cast<std::uint8_t>(row);
+        scratch.cells[place] = static_cast<std::uint8_t>(cell_of(row));
+      });
+}
+
+void LinesIndex::verify(const EventBatch& events, std::size_t event, std::size_t in_tile,
+                        bool& is_loaded, LinesScratch& scratch, Collector& out,
+                        Tally& tally) const {
+  const std::uint32_t* ranks = scratch.events.of(in_tile);
+  const std::size_t n_places = scratch.places.size();
+  tally.candidates += n_places;
+  for (std::size_t at = 0; at < n_places; ++at) {
+    if (at + kPrefetchTests < n_places) {
+      const std::uint32_t ahead = scratch.places[at + kPrefetchTests];
+      const Test* tests = tests_.data() + test_begins_[ahead];
+      __builtin_prefetch(tests);
+      __builtin_prefetch(tests + 5);  // 12 bytes each
+      __builtin_prefetch(filter_of_.data() + ahead);
+    }
+    const std::uint32_t place = scratch.places[at];
+    const FilterIdx idx = filter_of_[place];
+    if (out.can_repeat() && out.has(idx)) continue;
+    bool is_match = false;
+    if (needs_table_[place / kLineBits].has(place % kLineBits)) {
+      if (!is_loaded) {
+        scratch.event.load(events, event, table_->n_attributes(), table_->space());
+        is_loaded = true;
+      }
+      is_match = table_->accepts(idx, scratch.event);
+    } else {
+      is_match = passes(place, ranks);
+    }
+    if (is_match) out.add(idx);
+  }
+  scratch.places.clear();
+}
+
+void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::size_t in_tile,
+                           LinesScratch& scratch, Collector& out, Tally& tally) const {
+  const SimdKernels& kernels = simd();
+  const std::size_t n_attributes = table_->n_attributes();
+  const std::uint8_t* cells = scratch.cells.data() + in_tile * n_attributes;
+  scratch.visits.clear();
+  scratch.line_places.resize(std::max(scratch.line_places.size(), tuples_.size() * kMaxColumns));
+  std::uint32_t last_tuple = ~std::uint32_t{0};
+  summarize(scratch.rows.data() + in_tile * n_attributes, tally,
+            [&](std::uint32_t block, std::uint32_t tuple) {
+              if (tuple != last_tuple) {
+                last_tuple = tuple;
+                find_places(tuples_[tuple], cells,
+                            scratch.line_places.data() + tuple * kMaxColumns);
+              }
+              scratch.visits.push_back({block, tuple});
+            });
+  const auto prefetch = [&](const LinesScratch::Visit& visit) {
+    const Tuple& tuple = tuples_[visit.tuple];
+    const Line* lines = lines_of(tuple, visit.block);
+    const std::uint16_t* places = scratch.line_places.data() + visit.tuple * kMaxColumns;
+    const std::size_t n_columns = std::min<std::size_t>(tuple.n_columns, kPrefetchColumns);
+    for (std::size_t at = 0; at < n_columns; ++at) __builtin_prefetch(lines + places[at]);
+  };
+  const std::size_t n_visits = scratch.visits.size();
+  for (std::size_t at = 0; at < std::min(kPrefetchBlocks, n_visits); ++at) {
+    prefetch(scratch.visits[at]);
+  }
+  bool is_loaded = false;
+  Line left;
+  for (std::size_t at = 0; at < n_visits; ++at) {
+    if (at + kPrefetchBlocks < n_visits) prefetch(scratch.visits[at + kPrefetchBlocks]);
+    const LinesScratch::Visit& visit = scratch.visits[at];
+    if (!find_left(tuples_[visit.tuple], visit.block,
+                   scratch.line_places.data() + visit.tuple * kMaxColumns, kernels, left, tally)) {
+      continue;
+    }
+    for_each_place(visit.block, left, [&](std::uint32_t place) {
+      __builtin_prefetch(test_begins_.data() + place);
+      scratch.places.push_back(place);
+    });
+    if (out.can_repeat()) {
+      verify(events, event, in_tile, is_loaded, scratch, out, tally);
+      if (out.has_all()) return;
+    }
+  }
+  verify(events, event, in_tile, is_loaded, scratch, out, tally);
+}
+
+void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::size_t end,
+                            LinesScratch& scratch, Collector& out, Tally& tally) const {
+  const SimdKernels& kernels = simd();
+  const std::size_t n_attributes = table_->n_attributes();
+  const std::size_t n_events = end - begin;
+  // Which events visit each block: counted, then filled in.
+  scratch.visits.clear();
+  scratch.pending_ends.assign(n_events + 1, 0);
+  scratch.visit_ends.assign(n_filters_of_.size() + 1, 0);
+  for (std::size_t event = 0; event < n_events; ++event) {
+    summarize(scratch.rows.data() + event * n_attributes, tally,
+              [&](std::uint32_t block, std::uint32_t tuple) {
+                scratch.visits.push_back({block, tuple});
+                ++scratch.visit_ends[block + 1];
+              });
+    scratch.pending_ends[event] = static_cast<std::uint32_t>(scratch.visits.size());
+  }
+  std::partial_sum(scratch.visit_ends.begin(), scratch.visit_ends.end(),
+                   scratch.visit_ends.begin());
+  scratch.visitors.resize(scratch.visits.size());
+  for (std::size_t event = 0, at = 0; event < n_events; ++event) {
+    for (; at < scratch.pending_ends[event]; ++at) {
+      scratch.visitors[scratch.visit_ends[scratch.visits[at].block]++] =
+          static_cast<std::uint16_t>(event);
+    }
+  }
+
+  scratch.pending.clear();
+  scratch.line_places.resize(std::max(scratch.line_places.size(), n_events * kMaxColumns));
+  Line left;
+  std::uint32_t first = 0;
+  for (const Tuple& tuple : tuples_) {
+    if (tuple.n_blocks == 0) continue;
+    for (std::size_t event = 0; event < n_events; ++event) {
+      find_places(tuple, scratch.cells.data() + event * n_attributes,
+                  scratch.line_places.data() + event * kMaxColumns);
+    }
+    const std::uint32_t end_block = tuple.first_block + tuple.n_blocks;
+    for (std::uint32_t block = tuple.first_block; block < end_block; ++block) {
+      const std::uint32_t last = scratch.visit_ends[block];  // where the next block's begin
+      // Events touch the lines of a block in no order, which the machine cannot foresee: the next
+      // block's are asked for, some with each event, while this one's are read.
+      const Line* ahead = nullptr;
+      std::size_t n_left = 0;
+      if (block + 1 < end_block && scratch.visit_ends[block + 1] - last >= kMinStream) {
+        ahead = lines_of(tuple, block + 1);
+        n_left = tuple.n_columns * kCells;
+      }
+      const std::size_t n_ahead = n_left / (last - first + 1) + 1;
+      for (std::uint32_t at = first; at < last; ++at) {
+        for (std::size_t each = 0; each < n_ahead && n_left > 0; ++each, --n_left) {
+          __builtin_prefetch(ahead++, 0, 2);
+        }
+        const std::uint32_t event = scratch.visitors[at];
+        if (!find_left(tuple, block, scratch.line_places.data() + event * kMaxColumns, kernels,
+                       left, tally)) {
+          continue;
+        }
+        const std::uint32_t* ranks = scratch.events.of(event);
+        for_each_place(block, left, [&](std::uint32_t place) {
+          ++tally.candidates;
+          const bool needs_table = needs_table_[block].has(place % kLineBits);
+          if (needs_table || passes(place, ranks)) {
+            scratch.pending.push_back({event, filter_of_[place], needs_table});
+          }
+        });
+      }
+      first = last;
+    }
+  }
+
+  // By event.
+  scratch.pending_ends.assign(n_events + 1, 0);
+  for (const Pending& each : scratch.pending) ++scratch.pending_ends[each.event + 1];
+  std::partial_sum(scratch.pending_ends.begin(), scratch.pending_ends.end(),
+                   scratch.pending_ends.begin());
+  scratch.by_event.resize(scratch.pending.size());
+  for (const Pending& each : scratch.pending) {
+    scratch.by_event[scratch.pending_ends[each.event]++] = each;
+  }
+  for (std::size_t event = 0, at = 0; event < n_events; ++event) {
+    out.begin_event();
+    bool is_loaded = false;
+    for (; at < scratch.pending_ends[event]; ++at) {
+      const Pending& each = scratch.by_event[at];
+      if (each.needs_table) {
+        if (out.has(each.filter)) continue;
+        if (!is_loaded) {
+          scratch.event.load(events, begin + event, n_attributes, table_->space());
+          is_loaded = true;
+        }
+        if (!table_->accepts(each.filter, scratch.event)) continue;
+      }
+      out.add(each.filter);
+    }
+  }
+}
+
+void LinesIndex::match(const EventBatch& events, std::size_t begin, std::size_t end,
+                       Scratch& any_scratch, Collector& out) const {
+  auto& scratch = static_cast<LinesScratch&>(any_scratch);
+  const std::size_t max_tile = RankedEvents::max_tile(table_->n_attributes());
+  const bool exits_early =
+      out.can_repeat() && out.n_targets() * kFiltersPerTarget <= table_->size();
+  Tally tally;
+  while (begin < end) {
+    const std::size_t tile_end = begin + std::min({end - begin, scratch.tile, max_tile});
+    load(events, begin, tile_end, scratch);
+    if (tile_end - begin < kMinBlockMajor || exits_early) {
+      for (std::size_t event = begin; event < tile_end; ++event) {
+        out.begin_event();
+        match_one(events, event, event - begin, scratch, out, tally);
+      }
+    } else {
+      match_tile(events, begin, tile_end, scratch, out, tally);
+      const std::size_t n_most = std::max(scratch.pending.size(), scratch.visits.size() / 4);
+      if (n_most > kMaxPending) {
+        scratch.tile = std::max(kMinBlockMajor, scratch.tile / 4);
+        // A tile that took too much is not to stay in memory.
+        scratch.pending = {};
+        scratch.by_event = {};
+      } else if (n_most < kMaxPending / 4 && tile_end - begin == scratch.tile) {
+        scratch.tile = std::min(kMaxTile, 4 * scratch.tile);
+      }
+    }
+    scratch.events.clear(ranks_, [&](std::size_t place) {
+      scratch.rows[place] = kSummaryCells;
+      scratch.cells[place] = kLineCells;
+    });
+    begin = tile_end;
+  }
+  out.counters.nodes += tally.blocks;
+  out.counters.cells += tally.lines;
+  out.counters.bits += tally.words + 8 * tally.lines;
+  out.counters.candidates += tally.candidates;
+}
+
+std::size_t LinesIndex::n_bytes() const {
+  std::size_t total = sizeof(*this) + ranks_.n_bytes() + scales_.capacity() * sizeof(Scale);
+  for_each_column([&](const char*, const auto& items) { total += items.n_bytes(); }, *this);
+  return total;
+}
+
+void LinesIndex::save(SectionWriter& sections) const {
+  const std::uint32_t layout = kLines;
+  sections.write("layout", &layout, sizeof layout);
+  ranks_.save(sections);
+  for_each_column([&](const char* name, const auto& items) { sections.write(name, items); }, *this);
+}
+
+void LinesIndex::open(const SectionReader& sections) {
+  for_each_column(
+      [&]<typename T>(const char* name, Column<T>& items) { items = sections.column<T>(name); },
+      *this);
+  const std::size_t n_places = n_filters_of_.size() * kLineBits;
+  if (filter_of_.size() != n_places || test_begins_.size() != n_places + 1 ||
+      needs_table_.size() != n_filters_of_.size()) {
+    throw Error("the parts of an index of block-bitmap must fit one another; build it again");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Index> build_lines(std::shared_ptr<const FilterTable> table, Ranks ranks,
+                                   std::size_t tuple_size) {
+  auto index = std::make_unique<LinesIndex>(std::move(table), std::move(ranks));
+  index->build(tuple_size);
+  return index;
+}
+
+std::unique_ptr<Index> open_lines(std::shared_ptr<const FilterTable> table, Ranks ranks,
+                                  const SectionReader& sections) {
+  auto index = std::make_unique<LinesIndex>(std::move(table), std::move(ranks));
+  index->open(sections);
+  return index;
+}
+
+}  // namespace tamis::block_bitmap
