@@ -9,7 +9,9 @@ namespace tamis::tuple_key {
 namespace {
 
 // Measured on pcm-default and its variants (2-core Xeon, AVX-512, 2026-11-15, busy).
-constexpr double kProbeNs = 2;   // a key in the bitmap
+constexpr double kProbeNs = 2;     // a key in the bitmap
+constexpr double kFarProbeNs = 7;  // where the bitmap leaves the L2 cache
+constexpr std::size_t kCachedFilters = 1 << 20;
 constexpr double kFoundNs = 14;  // a key that has records, with the misses
 constexpr double kRecordNs = 3;  // a record that follows the one before
 constexpr double kLineNs = 2;    // and each cache line of it
@@ -244,7 +246,8 @@ double Planner::cost(const Sample& sample, std::uint32_t shapes, std::uint32_t n
   }
   if (needs_presence) shapes |= kPresenceShape;
   const double probes = n_probes(shapes, n_groups, model);
-  return probes * kProbeNs + std::min(probes, n_candidates) * kFoundNs + n_candidates * record_ns_ +
+  const double probe_ns = filters_.size() > kCachedFilters ? kFarProbeNs : kProbeNs;
+  return probes * probe_ns + std::min(probes, n_candidates) * kFoundNs + n_candidates * record_ns_ +
          __builtin_popcount(shapes) * kShapeNs;
 }
 
