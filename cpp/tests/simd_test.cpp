@@ -2,9 +2,11 @@
 // their exact size and at all small misalignments, so that a sanitizer sees a byte too many.
 #include "common/simd.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
