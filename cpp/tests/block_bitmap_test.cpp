@@ -391,13 +391,17 @@ TEST(block_bitmap_counters_fit_the_cost_formula) {
     const auto table = interval_table(random, n, d, psi, w);
     const block_bitmap::Arrangement arrangement =
         block_bitmap::arrange(*table, Ranks(*table), block_bitmap::kMaxTupleSize);
-    double n_blocks = 0, n_words = 0;
+    double n_blocks = 0, n_filters = 0, n_words = 0;
     for (const block_bitmap::Tuple& tuple : arrangement.tuples) {
       const double b = tuple.n_blocks, k = tuple.n_attributes;
       if (b == 0) continue;
-      const double side = k == 0 ? 1 : std::min(1.0, w + (1 - w) / std::pow(b, 1 / k) + 1.0 / 128);
-      n_blocks += b * std::pow(side, k);
-      n_words += k * std::ceil(b / 64);
+      const auto share_of = [&](double n_parts) {
+        const double side = w + (1 - w) / std::pow(n_parts, 1 / k) + 1.0 / 128;
+        return k == 0 ? 1 : std::pow(std::min(1.0, side), k);
+      };
+      n_blocks += b * share_of(b);
+      n_filters += 512 * b * share_of(8 * b);
+      n_words += k * std::ceil(b / 8);
     }
     const double n_candidates = n * std::pow(w + 1.0 / 32, psi);
     const auto fits = [](double counted, double expected) {
@@ -408,7 +412,8 @@ TEST(block_bitmap_counters_fit_the_cost_formula) {
     const auto scratch = index->make_scratch();
     Counters counters;
     answer_of(*index, n, events, *scratch, {}, &counters);
-    CHECK(fits(static_cast<double>(counters.nodes), n_blocks));
+    CHECK(fits(static_cast<double>(counters.filters), n_filters));
+    CHECK(static_cast<double>(counters.nodes) <= 1.5 * n_blocks * n_events);
     CHECK(fits(static_cast<double>(counters.candidates), n_candidates));
     CHECK(counters.cells <= counters.nodes * d);
     CHECK(counters.bits >= 8 * counters.cells);

@@ -252,14 +252,16 @@ TEST(simd_and_lines_stops_where_nothing_is_left) {
         for (Line& line : lines) {
           for (auto& word : line.words) word = turn % 2 == 0 ? random() | random() : random() & 1;
         }
+        const auto words = static_cast<std::uint8_t>(random() | random());
         Line expected = lines[places[0]];
         bool is_left = false;
         for (std::size_t word = 0; word < 8; ++word) {
+          if ((words >> word & 1) == 0) expected.words[word] = 0;
           for (const std::uint16_t place : places) expected.words[word] &= lines[place].words[word];
           is_left |= expected.words[word] != 0;
         }
         std::uint64_t found[8], n_read = 7;
-        CHECK_EQ(kernels.and_lines(lines[0].words, places.data(), n_places, found, &n_read),
+        CHECK_EQ(kernels.and_lines(lines[0].words, places.data(), n_places, words, found, &n_read),
                  is_left);
         CHECK(std::equal(found, found + 8, expected.words));
         CHECK(n_read > 7 && n_read <= 7 + n_places);

@@ -45,10 +45,10 @@ struct SimdKernels {
                      const float* below, const float* above, std::uint16_t* out);
 
   // Lines are 8 words at a multiple of 64 bytes.
-  // ANDs the lines at `places`. Is anything left? Else it stopped early, and `out` holds zeros.
-  // Adds to `n_read` how many lines it read.
+  // ANDs the lines at `places`, of them the words whose bit of `words` is set. Is anything left?
+  // Else it stopped early, and `out` holds zeros. Adds to `n_read` how many lines it read.
   bool (*and_lines)(const std::uint64_t* lines, const std::uint16_t* places, std::size_t n_places,
-                    std::uint64_t* out, std::uint64_t* n_read);
+                    std::uint8_t words, std::uint64_t* out, std::uint64_t* n_read);
   // For each item at `order[at]`, whose key is `keys[at]` (in order): ANDs to its line of `rows`
   // the line that `start` becomes when the bits `bits[t]` with `places[t]` <= its key are flipped.
   // `places` are in order.

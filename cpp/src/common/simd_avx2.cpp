@@ -179,8 +179,10 @@ void store(std::uint64_t* words, __m256i bits) {
 }
 
 bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::size_t n_places,
-               std::uint64_t* out, std::uint64_t* n_read) {
-  __m256i low = _mm256_set1_epi64x(-1), high = low;
+               std::uint8_t words, std::uint64_t* out, std::uint64_t* n_read) {
+  const auto all = [&](unsigned word) { return words >> word & 1 ? -1ll : 0ll; };
+  __m256i low = _mm256_setr_epi64x(all(0), all(1), all(2), all(3));
+  __m256i high = _mm256_setr_epi64x(all(4), all(5), all(6), all(7));
   std::size_t at = 0;
   bool is_left = true;
   while (at < n_places && is_left) {

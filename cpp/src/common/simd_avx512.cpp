@@ -174,11 +174,11 @@ void find_boxes(const float* groups, std::size_t n_groups, std::size_t n_dimensi
 }
 
 bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::size_t n_places,
-               std::uint64_t* out, std::uint64_t* n_read) {
+               std::uint8_t words, std::uint64_t* out, std::uint64_t* n_read) {
   const auto line = [&](std::size_t at) {
     return _mm512_load_si512(lines + 8 * std::size_t{places[at]});
   };
-  __m512i left = _mm512_set1_epi64(-1);
+  __m512i left = _mm512_maskz_set1_epi64(words, -1);
   std::size_t at = 0;
   bool is_left = true;
   // Eight at a time: a test that is guessed wrong costs more than the lines it saves.

@@ -180,8 +180,9 @@ void find_boxes(const float* groups, std::size_t n_groups, std::size_t n_dimensi
 }
 
 bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::size_t n_places,
-               std::uint64_t* out, std::uint64_t* n_read) {
-  for (std::size_t word = 0; word < 8; ++word) out[word] = ~std::uint64_t{0};
+               std::uint8_t words, std::uint64_t* out, std::uint64_t* n_read) {
+  for (std::size_t word = 0; word < 8; ++word)
+    out[word] = words >> word & 1 ? ~std::uint64_t{0} : 0;
   for (std::size_t at = 0; at < n_places; ++at) {
     const std::uint64_t* line = lines + 8 * std::size_t{places[at]};
     std::uint64_t left = 0;

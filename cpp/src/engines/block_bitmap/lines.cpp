@@ -1,7 +1,8 @@
 // Blocks of 512 filters that lie close in some tuple of attributes; for each attribute of a block
 // and each cell of its ranks a line of bits: the filters that may match an event in that cell.
 //
-//     tuple (a3, a7, a12)      3 x 129 rows of bits over its blocks: which of them can match at all
+//     tuple (a3, a7, a12)      3 x 129 rows of bits over the words of its blocks: which of them can
+//       │                        match at all
 //       │                        row(a3, cell) & row(a7, cell) & row(a12, cell) ──► blocks to visit
 //       ├─ columns               attributes of its filters, the most selective first
 //       └─ block                 512 filters, neighbours by k-d split
@@ -67,13 +68,19 @@ class LinesScratch final : public Scratch {
   std::vector<std::uint8_t> rows, cells;  // [tile][n_attributes] of the summaries and of the lines
   ValueByAttribute event;
   struct Visit {
-    std::uint32_t block = 0, tuple = 0;
+    std::uint32_t block = 0;
+    std::uint16_t tuple = 0;
+    std::uint8_t words = 0;  // that take part
+  };
+  struct Visitor {
+    std::uint16_t event = 0;
+    std::uint8_t words = 0;
   };
   std::vector<Visit> visits;
   std::vector<std::uint16_t> line_places;  // [tile][kMaxColumns], or [tuples][kMaxColumns]
   std::vector<std::uint32_t> places;       // candidates
   std::vector<std::uint32_t> visit_ends;   // [n_blocks + 1]
-  std::vector<std::uint16_t> visitors;     // events, by block
+  std::vector<Visitor> visitors;           // by block
   std::vector<Pending> pending, by_event;
   std::vector<std::uint32_t> pending_ends;
   std::size_t tile = 64;  // grows while what is pending stays small
@@ -109,7 +116,7 @@ class LinesIndex final : public Index {
     std::uint32_t absent = 0;
   };
   struct Tally {
-    std::uint64_t lines = 0, words = 0, blocks = 0, candidates = 0;
+    std::uint64_t lines = 0, words = 0, blocks = 0, filters = 0, candidates = 0;
   };
 
   // Cells of ranks, in order; "absent" has the last one to itself.
@@ -118,7 +125,8 @@ class LinesIndex final : public Index {
     return rank == scale.absent ? kSummaryCells : (rank * scale.factor) >> 32;
   }
   static std::size_t cell_of(std::size_t row) { return row / 4; }
-  static std::size_t words_of(const Tuple& tuple) { return (tuple.n_blocks + 63) / 64; }
+  // Of a row: a bit for each word of the lines of its blocks.
+  static std::size_t words_of(const Tuple& tuple) { return (tuple.n_blocks + 7) / 8; }
 
   template <typename Visit, typename Of>
   static void for_each_column(Visit visit, Of& index) {
@@ -156,17 +164,19 @@ class LinesIndex final : public Index {
     return lines_.data() + tuple.first_line +
            std::size_t{block - tuple.first_block} * tuple.n_columns * kCells;
   }
-  bool find_left(const Tuple& tuple, std::uint32_t block, const std::uint16_t* places,
-                 const SimdKernels& kernels, Line& left, Tally& tally) const {
+  bool find_left(const Tuple& tuple, std::uint32_t block, std::uint8_t words,
+                 const std::uint16_t* places, const SimdKernels& kernels, Line& left,
+                 Tally& tally) const {
     ++tally.blocks;
+    tally.filters += kWordBits * static_cast<std::size_t>(std::popcount(words));
     if (tuple.n_columns == 0) {
       left = Line::first(n_filters_of_[block]);
       return true;
     }
-    return kernels.and_lines(lines_of(tuple, block)->words, places, tuple.n_columns, left.words,
-                             &tally.lines);
+    return kernels.and_lines(lines_of(tuple, block)->words, places, tuple.n_columns, words,
+                             left.words, &tally.lines);
   }
-  // Calls visit(block, tuple) for each block that the event must visit.
+  // Calls visit(Visit) for each block that the event must visit.
   template <typename Visit>
   void summarize(const std::uint8_t* rows, Tally& tally, Visit visit) const;
   template <typename Visit>
@@ -298,8 +308,8 @@ void LinesIndex::build_block(std::span<const FilterIdx> filters, const Tuple& tu
         if (of_tuple == tuple.n_attributes) break;
         const std::size_t last_row = row_of(part.attribute, interval.high - 1);
         for (std::size_t row = row_of(part.attribute, interval.low); row <= last_row; ++row) {
-          rows[(of_tuple * kRows + row) * n_words + in_tuple / 64] |= std::uint64_t{1}
-                                                                      << (in_tuple % 64);
+          rows[(of_tuple * kRows + row) * n_words + in_tuple / 8] |=
+              std::uint64_t{1} << (in_tuple % 8 * 8 + each / kWordBits);
         }
       }
       is_simple &= part.accepted.size() == 1;
@@ -338,13 +348,17 @@ void LinesIndex::summarize(const std::uint8_t* rows, Tally& tally, Visit visit) 
     if (!is_there) continue;  // the filters of a tuple need its attributes
     tally.words += tuple.n_attributes * n_words;
     for (std::size_t word = 0; word < n_words; ++word) {
-      const std::size_t n_left = tuple.n_blocks - 64 * word;
-      std::uint64_t bits = n_left >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n_left) - 1;
+      std::uint64_t bits = ~std::uint64_t{0};
+      if (tuple.n_attributes == 0 && tuple.n_blocks - 8 * word < 8) {
+        bits >>= 64 - 8 * (tuple.n_blocks - 8 * word);
+      }
       for (std::uint32_t at = 0; at < tuple.n_attributes; ++at) bits &= row_of_attribute[at][word];
-      for (; bits != 0; bits &= bits - 1) {
-        visit(tuple.first_block + static_cast<std::uint32_t>(
-                                      64 * word + static_cast<unsigned>(std::countr_zero(bits))),
-              tuple_idx);
+      while (bits != 0) {
+        const auto byte = static_cast<unsigned>(std::countr_zero(bits)) / 8;
+        visit(LinesScratch::Visit{tuple.first_block + static_cast<std::uint32_t>(8 * word) + byte,
+                                  static_cast<std::uint16_t>(tuple_idx),
+                                  static_cast<std::uint8_t>(bits >> (8 * byte))});
+        bits &= ~(std::uint64_t{0xFF} << (8 * byte));
       }
     }
   }
@@ -416,13 +430,13 @@ void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::siz
   scratch.line_places.resize(std::max(scratch.line_places.size(), tuples_.size() * kMaxColumns));
   std::uint32_t last_tuple = ~std::uint32_t{0};
   summarize(scratch.rows.data() + in_tile * n_attributes, tally,
-            [&](std::uint32_t block, std::uint32_t tuple) {
-              if (tuple != last_tuple) {
-                last_tuple = tuple;
-                find_places(tuples_[tuple], cells,
-                            scratch.line_places.data() + tuple * kMaxColumns);
+            [&](const LinesScratch::Visit& visit) {
+              if (visit.tuple != last_tuple) {
+                last_tuple = visit.tuple;
+                find_places(tuples_[last_tuple], cells,
+                            scratch.line_places.data() + last_tuple * kMaxColumns);
               }
-              scratch.visits.push_back({block, tuple});
+              scratch.visits.push_back(visit);
             });
   const auto prefetch = [&](const LinesScratch::Visit& visit) {
     const Tuple& tuple = tuples_[visit.tuple];
@@ -440,7 +454,7 @@ void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::siz
   for (std::size_t at = 0; at < n_visits; ++at) {
     if (at + kPrefetchBlocks < n_visits) prefetch(scratch.visits[at + kPrefetchBlocks]);
     const LinesScratch::Visit& visit = scratch.visits[at];
-    if (!find_left(tuples_[visit.tuple], visit.block,
+    if (!find_left(tuples_[visit.tuple], visit.block, visit.words,
                    scratch.line_places.data() + visit.tuple * kMaxColumns, kernels, left, tally)) {
       continue;
     }
@@ -467,9 +481,9 @@ void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::si
   scratch.visit_ends.assign(n_filters_of_.size() + 1, 0);
   for (std::size_t event = 0; event < n_events; ++event) {
     summarize(scratch.rows.data() + event * n_attributes, tally,
-              [&](std::uint32_t block, std::uint32_t tuple) {
-                scratch.visits.push_back({block, tuple});
-                ++scratch.visit_ends[block + 1];
+              [&](const LinesScratch::Visit& visit) {
+                scratch.visits.push_back(visit);
+                ++scratch.visit_ends[visit.block + 1];
               });
     scratch.pending_ends[event] = static_cast<std::uint32_t>(scratch.visits.size());
   }
@@ -478,8 +492,9 @@ void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::si
   scratch.visitors.resize(scratch.visits.size());
   for (std::size_t event = 0, at = 0; event < n_events; ++event) {
     for (; at < scratch.pending_ends[event]; ++at) {
-      scratch.visitors[scratch.visit_ends[scratch.visits[at].block]++] =
-          static_cast<std::uint16_t>(event);
+      const LinesScratch::Visit& visit = scratch.visits[at];
+      scratch.visitors[scratch.visit_ends[visit.block]++] = {static_cast<std::uint16_t>(event),
+                                                             visit.words};
     }
   }
 
@@ -509,9 +524,9 @@ void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::si
         for (std::size_t each = 0; each < n_ahead && n_left > 0; ++each, --n_left) {
           __builtin_prefetch(ahead++, 0, 2);
         }
-        const std::uint32_t event = scratch.visitors[at];
-        if (!find_left(tuple, block, scratch.line_places.data() + event * kMaxColumns, kernels,
-                       left, tally)) {
+        const std::uint32_t event = scratch.visitors[at].event;
+        if (!find_left(tuple, block, scratch.visitors[at].words,
+                       scratch.line_places.data() + event * kMaxColumns, kernels, left, tally)) {
           continue;
         }
         const std::uint32_t* ranks = scratch.events.of(event);
@@ -587,6 +602,7 @@ void LinesIndex::match(const EventBatch& events, std::size_t begin, std::size_t 
     });
     begin = tile_end;
   }
+  out.counters.filters += tally.filters;
   out.counters.nodes += tally.blocks;
   out.counters.cells += tally.lines;
   out.counters.bits += tally.words + 8 * tally.lines;

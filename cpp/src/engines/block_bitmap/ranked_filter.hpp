@@ -14,6 +14,8 @@ enum Layout : std::uint32_t { kByCost = 0, kLines = 1, kSweep = 2 };
 
 inline constexpr std::size_t kLineBits = 512;  // filters of a block: a cache line of bits
 
+inline constexpr std::size_t kWordBits = 64;
+
 struct alignas(64) Line {
   std::uint64_t words[kLineBits / 64] = {};
 

@@ -138,24 +138,37 @@ class Splitter {
 
   void split(std::span<Box> boxes) {
     if (boxes.size() <= kLineBits) {
+      order(boxes);
       for (const Box& box : boxes) out_.filter_of.push_back(box.filter);
       out_.n_filters_of.push_back(static_cast<std::uint16_t>(boxes.size()));
       out_.filter_of.resize(out_.n_filters_of.size() * kLineBits);
       return;
     }
-    std::size_t half = (boxes.size() / 2 + kLineBits / 2) / kLineBits * kLineBits;
-    half = std::clamp(half, kLineBits, boxes.size() - 1);
+    const std::size_t half = halve(boxes, kLineBits);
+    split(boxes.first(half));
+    split(boxes.subspan(half));
+  }
+
+ private:
+  // Within a block: neighbours share a word of its lines.
+  void order(std::span<Box> boxes) {
+    if (boxes.size() <= kWordBits || n_dimensions_ == 0) return;
+    const std::size_t half = halve(boxes, kWordBits);
+    order(boxes.first(half));
+    order(boxes.subspan(half));
+  }
+  // Brings the boxes with the lower centres to the front, a multiple of `unit` of them.
+  std::size_t halve(std::span<Box> boxes, std::size_t unit) const {
+    std::size_t half = (boxes.size() / 2 + unit / 2) / unit * unit;
+    half = std::clamp(half, unit, boxes.size() - 1);
     if (n_dimensions_ > 0) {
       const std::size_t dimension = widest(boxes);
       std::nth_element(
           boxes.begin(), boxes.begin() + static_cast<std::ptrdiff_t>(half), boxes.end(),
           [&](const Box& a, const Box& b) { return a.centre(dimension) < b.centre(dimension); });
     }
-    split(boxes.first(half));
-    split(boxes.subspan(half));
+    return half;
   }
-
- private:
   // The attribute in which the union of the boxes is widest against one of them.
   std::size_t widest(std::span<const Box> boxes) const {
     const std::size_t n_sampled = std::min(kSplitSample, boxes.size());
