@@ -495,8 +495,7 @@ void bind_matcher(nb::module_& module) {
            nb::arg("subscriber").none() = nb::none(),
            "Adds a subscription, or replaces the one that has this id.")
       .def("_subscribe_arrow", &subscribe_arrow,
-           nb::sig("def _subscribe_arrow(self, schema: object, array: object, /) -> "
-                   "list[tuple[int, Exception]]"))
+           nb::sig("def _subscribe_arrow(self, stream: object, /) -> list[tuple[int, Exception]]"))
       .def(
           "unsubscribe",
           [](Matcher& matcher, nb::handle id) {

@@ -1,6 +1,8 @@
-// Runs all tests, or those whose name contains the first argument.
+// Runs all tests, or those whose name contains an argument; but none whose name contains an
+// argument after a minus: `tamis_tests hem -counters`.
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string_view>
 
 #include "check.hpp"
@@ -20,10 +22,22 @@ void report_failure(const char* file, int line, const std::string& what) {
 
 int main(int argc, char** argv) {
   using namespace tamis::testing;
-  const std::string_view wanted = argc > 1 ? argv[1] : "";
+  const std::span<char*> words(argv + 1, static_cast<std::size_t>(argc - 1));
+  const auto is_wanted = [&](std::string_view name) {
+    bool is_named = false, are_names_given = false;
+    for (const std::string_view word : words) {
+      const bool is_unwanted = word.starts_with('-');
+      if (name.find(word.substr(is_unwanted ? 1 : 0)) != std::string_view::npos) {
+        if (is_unwanted) return false;
+        is_named = true;
+      }
+      are_names_given = are_names_given || !is_unwanted;
+    }
+    return is_named || !are_names_given;
+  };
   int n_passed = 0, n_failed = 0;
   for (const Test& test : tests()) {
-    if (std::string_view(test.name).find(wanted) == std::string_view::npos) continue;
+    if (!is_wanted(test.name)) continue;
     n_failures = 0;
     try {
       test.run();
