@@ -18,7 +18,6 @@ from tamis.bench.results import RUN_FILE
 def test_a_page_has_tables_a_plot_and_how_it_was_made(
     smoke: tamis.bench.Run, tmp_path: Path, main: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("matplotlib")
     page = tmp_path / "smoke.md"
     assert main("bench", "report", str(smoke.path), str(page), "--title", "Smoke test") == 0
     assert f"wrote {page}" in capsys.readouterr().out
@@ -49,7 +48,6 @@ def test_a_live_run_has_a_page_without_plots(live: tamis.bench.Run, tmp_path: Pa
 def test_approximate_cut_and_failed_engines_are_told(
     smoke: tamis.bench.Run, tmp_path: Path
 ) -> None:
-    pytest.importorskip("matplotlib")
     run = changed(smoke, tmp_path / "run")
     text = report.write(run, tmp_path / "run.md")[0].read_text()
     section = text.split("\n## hem-default")[1].split("\n## ")[0]
@@ -78,7 +76,6 @@ def changed(run: tamis.bench.Run, folder: Path) -> tamis.bench.Run:
 
 
 def test_many_workloads_are_rows_of_one_table(smoke: tamis.bench.Run, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     results = []
     for result in smoke.cells:
         if result["mode"] == "latency":

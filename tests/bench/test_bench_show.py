@@ -66,7 +66,6 @@ def test_a_wrong_cell_is_shown_without_a_number(smoke: tamis.bench.Run, tmp_path
 def test_plots_are_written_one_for_each_mode(
     smoke: tamis.bench.Run, main: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("matplotlib")
     page, picture = tmp_path / "run.html", tmp_path / "run.png"
     code = main("bench", "show", str(smoke.path), "--html", str(page), "--png", str(picture))
     assert code == 0
