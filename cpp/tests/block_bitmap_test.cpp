@@ -338,6 +338,7 @@ class Sections final : public SectionWriter, public SectionReader {
     CHECK_EQ(item.n_bytes % item_size, 0u);
     return {reinterpret_cast<const std::byte*>(item.lines.data()), item.n_bytes};
   }
+  void check(const std::string&) const override {}
   std::shared_ptr<const void> owner() const override { return {}; }
 
  private:

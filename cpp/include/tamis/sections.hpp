@@ -33,17 +33,28 @@ class SectionReader {
   // The section's bytes, at a multiple of 64; an error if there is none of that name or its size is
   // no multiple of `item_size`.
   virtual std::span<const std::byte> read(const std::string& name, std::size_t item_size) const = 0;
+  // An error where the section's bytes are not those that were written.
+  virtual void check(const std::string& name) const = 0;
   virtual std::shared_ptr<const void> owner() const = 0;  // keeps the bytes where they are
 
+  // What is read now: checked.
   template <typename T>
   std::span<const T> span(const std::string& name) const {
+    check(name);
+    return items<T>(name);
+  }
+  // What is read later: whoever opens the index has it checked before its first match.
+  template <typename T>
+  Column<T> column(const std::string& name) const {
+    return Column<T>::borrow(items<T>(name), owner());
+  }
+
+ private:
+  template <typename T>
+  std::span<const T> items(const std::string& name) const {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 64);
     const std::span<const std::byte> bytes = read(name, sizeof(T));
     return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
-  }
-  template <typename T>
-  Column<T> column(const std::string& name) const {
-    return Column<T>::borrow(span<T>(name), owner());
   }
 };
 

@@ -114,8 +114,6 @@ Group::Opened Group::open(const std::shared_ptr<const Image>& image, const std::
                           Space space, std::size_t n_names, std::size_t n_slots,
                           std::size_t n_numbers, bool wants_index, const EngineChoice& naive) {
   const ImageReader reader(image, prefix);
-  reader.check("choice");
-  reader.check("n_attributes");
   const std::span<const char> text = reader.span<char>("choice");
   const EngineChoice saved = EngineChoice::read({text.data(), text.size()}, *image);
   const std::span<const std::uint64_t> n_attributes = reader.span<std::uint64_t>("n_attributes");
@@ -149,10 +147,16 @@ Group::Opened Group::open(const std::shared_ptr<const Image>& image, const std::
   const bool takes_index = wants_index && saved.engine != nullptr && saved.engine->open != nullptr;
   const EngineChoice choice = takes_index ? saved : naive;
   const std::shared_ptr<const FilterTable> table = filters.table;
-  std::unique_ptr<Index> index =
-      takes_index
-          ? choice.engine->open(table, choice.parameters, ImageReader(image, prefix + "index/"))
-          : choice.engine->build(table, choice.parameters);
+  std::unique_ptr<Index> index;
+  try {
+    index = takes_index ? choice.engine->open(table, choice.parameters,
+                                              ImageReader(image, prefix + "index/"))
+                        : choice.engine->build(table, choice.parameters);
+  } catch (const StorageError&) {
+    throw;
+  } catch (const Error& error) {
+    image->fail(error.what());
+  }
   Opened opened{Group(std::move(filters), choice, std::move(index)), takes_index};
   opened.group.image_ = image;
   opened.group.prefix_ = prefix;

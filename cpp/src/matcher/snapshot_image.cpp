@@ -65,8 +65,6 @@ OpenedImage open_image(const std::shared_ptr<const Image>& image, Space space,
                        const EngineChoice* wanted, const EngineChoice& naive) {
   const ImageReader reader(image, "");
   OpenedImage opened;
-  reader.check("meta");
-  reader.check("names");
   const std::span<const Meta> meta = reader.span<Meta>("meta");
   if (meta.size() != 1 || meta[0].id_type > 2)
     image->fail("is damaged: it does not say what it is");
@@ -84,11 +82,9 @@ OpenedImage open_image(const std::shared_ptr<const Image>& image, Space space,
   opened.store = std::make_shared<Store>();
   opened.store->open(image);
   for (std::size_t at = 0; at < meta[0].n_segments; ++at) {
-    reader.check(segment_prefix(at) + "about");
     const std::span<const std::uint32_t> about =
         reader.span<std::uint32_t>(segment_prefix(at) + "about");
     if (about.size() != 2) image->fail("is damaged: it does not say what a segment is");
-    reader.check(segment_prefix(at) + "choice");
     const std::span<const char> text = reader.span<char>(segment_prefix(at) + "choice");
     const EngineChoice choice = EngineChoice::read({text.data(), text.size()}, *image);
     // What another engine than the wanted one has indexed is for the next merge.

@@ -214,10 +214,6 @@ void Store::save(std::uint64_t version, std::size_t n_slots, std::size_t n_numbe
 
 void Store::open(const std::shared_ptr<const Image>& image) {
   const ImageReader reader(image, "");
-  for (const char* name : {"totals", "slots", "subscribers", "free_slots", "dead_slots",
-                           "free_numbers", "slot_table", "number_table"}) {
-    reader.check(name);
-  }
   image_ = image;
   texts_ = &image->find("texts");
   const std::span<const Totals> totals = reader.span<Totals>("totals");

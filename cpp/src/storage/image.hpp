@@ -97,7 +97,9 @@ class ImageReader final : public SectionReader {
       : image_(std::move(image)), prefix_(std::move(prefix)) {}
   std::span<const std::byte> read(const std::string& name, std::size_t item_size) const override;
   std::shared_ptr<const void> owner() const override { return image_; }
-  void check(const std::string& name) const { image_->check(image_->find(prefix_ + name)); }
+  void check(const std::string& name) const override {
+    image_->check(image_->find(prefix_ + name));
+  }
   const Image& image() const { return *image_; }
 
  private:
