@@ -3,6 +3,7 @@
 #include "engines/hem.hpp"
 
 #include "intervals.hpp"
+#include "updates.hpp"
 
 namespace tamis {
 namespace {
@@ -143,46 +144,10 @@ TEST(hem_has_no_bitsets_where_they_would_cost_more_than_marking) {
 }
 
 TEST(hem_inserts_and_erases) {
-  Random random(29);
-  std::vector<std::string> predicates(1500);
-  for (std::string& each : predicates) each = random_predicate(random, 6);
-  const auto table = table_of(predicates, 6);
-  const EventBatch events = random_events(random, 40, 6);
-  const auto expected = answer_of("naive", table, events).filters;
-  const auto n_filters = static_cast<FilterIdx>(table->size());
   for (const double joined : {0, 1}) {
-    const Parameters parameters =
-        complete_parameters(find_engine("hem"), {{"g", 6}, {"c", 40}, {"joined_ends", joined}});
-    std::vector<bool> is_in(n_filters);
-    const FilterIdx n_first = n_filters / 3;
-    std::fill(is_in.begin(), is_in.begin() + n_first, true);
-    const auto index = build_updatable_hem(table, parameters, n_first);
-    const auto scratch = index->make_scratch();
-    for (int round = 0; round < 8; ++round) {
-      for (int change = 0; change < 1500; ++change) {
-        const auto filter = static_cast<FilterIdx>(below(random, n_filters));
-        if (is_in[filter]) {
-          index->erase(filter);
-        } else {
-          index->insert(filter);
-        }
-        is_in[filter] = !is_in[filter];
-      }
-      const auto found = answer_of(*index, n_filters, events, *scratch).filters;
-      for (std::size_t event = 0; event < found.size(); ++event) {
-        std::vector<std::uint32_t> right;
-        for (const std::uint32_t filter : expected[event]) {
-          if (is_in[filter]) right.push_back(filter);
-        }
-        CHECK(found[event] == right);
-      }
-    }
-    const auto erased =
-        static_cast<FilterIdx>(std::find(is_in.begin(), is_in.end(), false) - is_in.begin());
-    CHECK_THROWS(index->erase(erased), ArgumentError, "must be in the index");
-    index->insert(erased);
-    CHECK_THROWS(index->insert(erased), ArgumentError, "not in the index");
-    CHECK_THROWS(index->insert(n_filters), ArgumentError, "of the table");
+    check_updates(
+        build_updatable_hem,
+        complete_parameters(find_engine("hem"), {{"g", 6}, {"c", 40}, {"joined_ends", joined}}));
   }
 }
 

@@ -1,6 +1,10 @@
 // Engine `tama` against `naive` with coarse and fine cells, and its counters against the cost
 // formula of its page.
+#include "engines/tama.hpp"
+
 #include "comparisons.hpp"
+#include "intervals.hpp"
+#include "updates.hpp"
 
 namespace tamis {
 namespace {
@@ -15,6 +19,22 @@ TEST(tama_answers_as_naive_does_for_every_kind_of_constraint) {
 }
 
 TEST(tama_is_right_at_the_edges) { check_edges_of_counting("tama", kVariants); }
+
+TEST(tama_inserts_and_erases) {
+  for (const double level : {2, 13}) {
+    check_updates(build_updatable_tama,
+                  complete_parameters(find_engine("tama"), {{"level", level}}));
+  }
+}
+
+TEST(tama_updates_can_be_timed) {
+  const Intervals all = intervals(3000, 10, 5, 0.3, 10, 1);
+  const auto index =
+      build_updatable_tama(all.table, complete_parameters(find_engine("tama"), {}), 2000);
+  const UpdateTimes times = measure_updates(*index, 2000, 3000);
+  CHECK(times.insert_ns > 0);
+  CHECK(times.erase_ns > 0);
+}
 
 TEST(tama_counters_fit_the_cost_formula) {
   for (const std::size_t k : {3, 9, 40}) {

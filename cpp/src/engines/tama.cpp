@@ -10,9 +10,12 @@
 //       layer 1  │       2       │       3       │       above cell i is i / 2
 //       layer 2  │   4   │   5   │   6   │   7   │
 //                        └── [2, 7) of 8 ranks = cell 5, cell 6 and rank 6 alone in layer 3
-//     begins_    where the filter numbers of each cell begin, attribute after attribute
-//     filters_   filter numbers, cell after cell
-//     always()   filters without a counted constraint: verified for each event
+//     cells_     where the filter numbers of each cell begin, attribute after attribute, and how
+//     many
+//                they are
+//     filters_   filter numbers, cell after cell; a cell has room for all filters of the table that
+//                may ever be in it
+//     always_    filters without a counted constraint: verified for each event
 //
 // A leaf holds 2^shift ranks, one if the attribute has no more ranks than 2^level. An interval that
 // ends within a leaf counts for the whole of it, which is where the paper is approximate: here the
@@ -25,10 +28,11 @@
 // each filter in them. docs/engines/tama.md has the formula.
 #include "tama.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <numeric>
 #include <string>
+#include <utility>
 
 #include "common/counting.hpp"
 #include "common/ranks.hpp"
@@ -44,11 +48,12 @@ class TamaScratch final : public Scratch {
   Counts counts;
 };
 
-class TamaIndex final : public Index {
+class TamaIndex final : public UpdatableIndex {
  public:
-  TamaIndex(std::shared_ptr<const FilterTable> table, std::uint32_t level)
+  // With the first `n_first` filters of the table.
+  TamaIndex(std::shared_ptr<const FilterTable> table, std::uint32_t level, FilterIdx n_first)
       : table_(std::move(table)), ranks_(*table_), counted_(*table_) {
-    build(level);
+    build(level, n_first);
   }
 
   std::unique_ptr<Scratch> make_scratch() const override {
@@ -58,9 +63,21 @@ class TamaIndex final : public Index {
              Collector& out) const override;
   std::size_t n_bytes() const override;
 
+  void insert(FilterIdx filter) override;
+  void erase(FilterIdx filter) override;
+  // Nothing will be inserted or erased.
+  void freeze() {
+    numbers_ = {};
+    is_in_ = {};
+  }
+
  private:
+  struct Cell {
+    std::uint64_t begin = 0;
+    std::uint64_t count = 0;
+  };
   struct Layers {
-    std::uint64_t first_cell = 0;  // in begins_; cells are counted from 1, the whole domain
+    std::uint64_t first_cell = 0;  // in cells_; cells are counted from 1, the whole domain
     std::uint8_t depth = 0, shift = 0;
 
     std::uint32_t leaf_of(std::uint32_t rank) const {
@@ -74,7 +91,14 @@ class TamaIndex final : public Index {
     std::uint32_t number;  // of the filter
   };
 
-  void build(std::uint32_t level);
+  void build(std::uint32_t level, FilterIdx n_first);
+  std::vector<Leaves> leaves_of(FilterIdx filter) const;
+  void put(const Leaves& leaves) {
+    for_each_cell(leaves, [&](std::uint64_t at) {
+      Cell& cell = cells_[at];
+      filters_[cell.begin + cell.count++] = leaves.number;
+    });
+  }
   // Appends the leaves that the constraint covers; gives back whether they cover more than it
   // accepts.
   bool append_leaves(const Constraint& constraint, std::uint32_t number,
@@ -91,9 +115,12 @@ class TamaIndex final : public Index {
   std::shared_ptr<const FilterTable> table_;
   Ranks ranks_;
   CountedFilters counted_;
+  std::vector<std::uint32_t> numbers_;  // [n_filters] while something may be inserted or erased
+  std::vector<bool> is_in_;             // likewise
   std::vector<Layers> layers_;          // [n_attributes]
-  std::vector<std::uint64_t> begins_;   // [n_cells + 1]
+  std::vector<Cell> cells_;
   std::vector<std::uint32_t> filters_;  // numbers, cell after cell
+  std::vector<FilterIdx> always_;
 };
 
 bool TamaIndex::append_leaves(const Constraint& constraint, std::uint32_t number,
@@ -117,7 +144,7 @@ bool TamaIndex::append_leaves(const Constraint& constraint, std::uint32_t number
   return covers_more;
 }
 
-void TamaIndex::build(std::uint32_t level) {
+void TamaIndex::build(std::uint32_t level, FilterIdx n_first) {
   std::uint64_t n_cells = 0;
   layers_.reserve(table_->n_attributes());
   for (AttributeId attribute = 0; attribute < table_->n_attributes(); ++attribute) {
@@ -127,26 +154,67 @@ void TamaIndex::build(std::uint32_t level) {
         {n_cells, static_cast<std::uint8_t>(depth), static_cast<std::uint8_t>(n_bits - depth)});
     n_cells += std::uint64_t{2} << depth;
   }
-  const std::vector<std::uint32_t> numbers = counted_.take_numbers();
+  numbers_ = counted_.take_numbers();
+  is_in_.assign(table_->size(), false);
+  std::fill(is_in_.begin(), is_in_.begin() + n_first, true);
   std::vector<RankInterval> intervals;
   std::vector<Leaves> leaves;
   leaves.reserve(table_->n_constraints());
+  std::size_t n_first_leaves = 0;
   for (FilterIdx idx = 0; idx < table_->size(); ++idx) {
     bool covers_more = false;
     for_each_counted(*table_, idx, [&](const Constraint& constraint) {
-      covers_more |= append_leaves(constraint, numbers[idx], intervals, leaves);
+      covers_more |= append_leaves(constraint, numbers_[idx], intervals, leaves);
     });
-    if (covers_more) counted_.must_verify(0, numbers[idx]);
+    if (covers_more) counted_.must_verify(0, numbers_[idx]);
+    if (idx < n_first) n_first_leaves = leaves.size();
+    if (idx < n_first && numbers_[idx] == CountedFilters::kUncounted) always_.push_back(idx);
   }
-  // How many each cell has, then where they end; filling goes down to where they begin.
-  begins_.resize(n_cells + 1);
+  cells_.resize(n_cells);
   for (const Leaves& each : leaves) {
-    for_each_cell(each, [&](std::uint64_t cell) { ++begins_[cell]; });
+    for_each_cell(each, [&](std::uint64_t cell) { ++cells_[cell].count; });
   }
-  std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
-  filters_.resize(begins_.back());
-  for (const Leaves& each : leaves) {
-    for_each_cell(each, [&](std::uint64_t cell) { filters_[--begins_[cell]] = each.number; });
+  std::uint64_t n_places = 0;
+  for (Cell& cell : cells_) {
+    cell.begin = n_places;
+    n_places += std::exchange(cell.count, 0);
+  }
+  filters_.resize(n_places);
+  for (std::size_t at = 0; at < n_first_leaves; ++at) put(leaves[at]);
+}
+
+std::vector<TamaIndex::Leaves> TamaIndex::leaves_of(FilterIdx filter) const {
+  std::vector<RankInterval> intervals;
+  std::vector<Leaves> leaves;
+  for_each_counted(*table_, filter, [&](const Constraint& constraint) {
+    append_leaves(constraint, numbers_[filter], intervals, leaves);
+  });
+  return leaves;
+}
+
+void TamaIndex::insert(FilterIdx filter) {
+  if (filter >= is_in_.size() || is_in_[filter]) {
+    throw ArgumentError("a filter to insert must be of the table and not in the index, not " +
+                        std::to_string(filter));
+  }
+  is_in_[filter] = true;
+  if (numbers_[filter] == CountedFilters::kUncounted) always_.push_back(filter);
+  for (const Leaves& leaves : leaves_of(filter)) put(leaves);
+}
+
+void TamaIndex::erase(FilterIdx filter) {
+  if (filter >= is_in_.size() || !is_in_[filter]) {
+    throw ArgumentError("a filter to erase must be in the index, not " + std::to_string(filter));
+  }
+  is_in_[filter] = false;
+  if (numbers_[filter] == CountedFilters::kUncounted) std::erase(always_, filter);
+  for (const Leaves& leaves : leaves_of(filter)) {
+    for_each_cell(leaves, [&](std::uint64_t at) {
+      Cell& cell = cells_[at];
+      std::uint32_t* const first = filters_.data() + cell.begin;
+      *std::find(first, first + cell.count, leaves.number) = first[cell.count - 1];
+      --cell.count;
+    });
   }
 }
 
@@ -165,11 +233,11 @@ void TamaIndex::match(const EventBatch& events, std::size_t begin, std::size_t e
   };
   const auto count_cells = [&](const Layers& layers, std::uint32_t leaf) {
     for (std::uint32_t cell = leaf; cell > 0; cell /= 2) {
-      const std::uint64_t first = begins_[layers.first_cell + cell];
-      const std::uint64_t last = begins_[layers.first_cell + cell + 1];
+      const Cell& of = cells_[layers.first_cell + cell];
+      const std::uint32_t* const first = filters_.data() + of.begin;
       ++counters.cells;
-      counters.filters += last - first;
-      if (!scratch.counts.add(filters_.data() + first, filters_.data() + last, complete)) return;
+      counters.filters += of.count;
+      if (!scratch.counts.add(first, first + of.count, complete)) return;
     }
   };
   for (std::size_t each = begin; each < end; ++each) {
@@ -183,7 +251,7 @@ void TamaIndex::match(const EventBatch& events, std::size_t begin, std::size_t e
       const Layers& layers = layers_[attribute];
       count_cells(layers, layers.leaf_of(ranks_.rank(attribute, events.values[at])));
     }
-    for (const FilterIdx idx : counted_.always()) {
+    for (const FilterIdx idx : always_) {
       if (out.has_all()) break;
       ++counters.candidates;
       if (!out.has(idx) && table_->accepts(idx, scratch.event)) out.add(idx);
@@ -194,8 +262,17 @@ void TamaIndex::match(const EventBatch& events, std::size_t begin, std::size_t e
 
 std::size_t TamaIndex::n_bytes() const {
   const auto bytes = [](const auto& items) { return items.capacity() * sizeof(items[0]); };
-  return sizeof(*this) + ranks_.n_bytes() + counted_.n_bytes() + bytes(layers_) + bytes(begins_) +
-         bytes(filters_);
+  return sizeof(*this) + ranks_.n_bytes() + counted_.n_bytes() + bytes(numbers_) + bytes(layers_) +
+         bytes(cells_) + bytes(filters_) + bytes(always_);
+}
+
+std::uint32_t level_of(const Parameters& parameters) {
+  const double level = parameters.at("level");
+  if (level != std::floor(level)) {
+    throw ArgumentError("parameter level of engine tama must be a whole number, not " +
+                        std::to_string(level));
+  }
+  return static_cast<std::uint32_t>(level);
 }
 
 constexpr Parameter kParameters[] = {
@@ -208,12 +285,16 @@ constinit const std::span<const Parameter> kTamaParameters = kParameters;
 
 std::unique_ptr<Index> build_tama(std::shared_ptr<const FilterTable> table,
                                   const Parameters& parameters) {
-  const double level = parameters.at("level");
-  if (level != std::floor(level)) {
-    throw ArgumentError("parameter level of engine tama must be a whole number, not " +
-                        std::to_string(level));
-  }
-  return std::make_unique<TamaIndex>(std::move(table), static_cast<std::uint32_t>(level));
+  const auto n_filters = static_cast<FilterIdx>(table->size());
+  auto index = std::make_unique<TamaIndex>(std::move(table), level_of(parameters), n_filters);
+  index->freeze();
+  return index;
+}
+
+std::unique_ptr<UpdatableIndex> build_updatable_tama(std::shared_ptr<const FilterTable> table,
+                                                     const Parameters& parameters,
+                                                     FilterIdx n_first) {
+  return std::make_unique<TamaIndex>(std::move(table), level_of(parameters), n_first);
 }
 
 }  // namespace tamis

@@ -74,7 +74,7 @@ class PivotScratch final : public Scratch {
 PivotIndex::PivotIndex(std::shared_ptr<const FilterTable> table, std::size_t n_most)
     : table_(std::move(table)),
       heads_(std::bit_ceil(std::max<std::size_t>(2 * n_most, 2))),
-      next_(n_most),
+      links_(n_most),
       n_chained_(heads_.size()) {
   shift_ = 64 - std::countr_zero(heads_.size());
 }
@@ -85,9 +85,11 @@ void PivotIndex::append() {
   std::atomic<std::uint32_t>* head = &unpivoted_;
   std::size_t best = 0;
   bool is_value = false;
+  Link& link = links_[idx];
   for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
     const Constraint& constraint = table_->constraint(filter.constraints.first + at);
     if (!constraint.needs_attribute()) continue;
+    link.needs |= bit_of(constraint.attribute);
     const std::uint64_t attribute = hash_attribute(constraint.attribute);
     const std::optional<std::uint64_t> value = hash_only_value(*table_, constraint);
     if (is_value && !value) continue;
@@ -99,7 +101,7 @@ void PivotIndex::append() {
     }
   }
   if (head != &unpivoted_) ++n_chained_[best];
-  next_[idx] = head->load(std::memory_order_relaxed);
+  link.next = head->load(std::memory_order_relaxed);
   head->store(idx + 1, std::memory_order_release);
   ++size_;
 }
@@ -121,22 +123,29 @@ void PivotIndex::match_first(std::size_t n_filters, std::size_t n_attributes,
   std::uint64_t n_cells = 0, n_candidates = 0;
   for (std::size_t each = begin; each < end; ++each) {
     out.begin_event();
-    own.event.load(events, each, n_attributes, table_->space());
     ++own.stamp;
-    const auto follow = [&](const std::atomic<std::uint32_t>& head) {
-      ++n_cells;
-      for (std::uint32_t at = head.load(std::memory_order_acquire); at != 0; at = next_[at - 1]) {
-        if (at > n_filters) continue;
+    std::uint64_t lacks = ~std::uint64_t{0};
+    for (std::uint64_t at = events.offsets[each]; at < events.offsets[each + 1]; ++at) {
+      lacks &= ~bit_of(events.attributes[at]);
+    }
+    bool is_loaded = false;
+    const auto follow = [&](std::uint32_t at) {
+      for (; at != 0; at = links_[at - 1].next) {
+        ++n_cells;
+        if ((links_[at - 1].needs & lacks) != 0 || at > n_filters || out.has(at - 1)) continue;
+        if (!is_loaded) own.event.load(events, each, n_attributes, table_->space());
+        is_loaded = true;
         ++n_candidates;
-        if (!out.has(at - 1) && table_->accepts(at - 1, own.event)) out.add(at - 1);
+        if (table_->accepts(at - 1, own.event)) out.add(at - 1);
       }
     };
     const auto follow_once = [&](std::size_t place) {
-      if (own.stamp_of[place] == own.stamp) return;
+      const std::uint32_t at = heads_[place].load(std::memory_order_acquire);
+      if (at == 0 || own.stamp_of[place] == own.stamp) return;
       own.stamp_of[place] = own.stamp;
-      follow(heads_[place]);
+      follow(at);
     };
-    follow(unpivoted_);
+    follow(unpivoted_.load(std::memory_order_acquire));
     for (std::uint64_t at = events.offsets[each]; at < events.offsets[each + 1]; ++at) {
       if (events.attributes[at] >= n_attributes) continue;
       const std::uint64_t attribute = hash_attribute(events.attributes[at]);
@@ -150,7 +159,7 @@ void PivotIndex::match_first(std::size_t n_filters, std::size_t n_attributes,
 
 std::size_t PivotIndex::n_bytes() const {
   return heads_.size() * (sizeof(std::uint32_t) + sizeof(std::uint32_t)) +
-         next_.capacity() * sizeof(std::uint32_t);
+         links_.capacity() * sizeof(Link);
 }
 
 }  // namespace tamis

@@ -54,9 +54,9 @@ CHURN_ROUNDS = 3
 CHURN_SECONDS = 0.25  # of a window
 CHURN_TOMBSTONES = 0.01
 CHURN_BATCH = 64
-# Parts of 25 : 5 : 1 stay segments of their own, since merging takes what is at most four times
+# Parts of 36 : 6 : 1 stay segments of their own, since merging takes what is at most four times
 # larger; until the delta that is full is merged too, and then all may become one.
-CHURN_PARTS = (25, 5, 1)
+CHURN_PARTS = (36, 6, 1)
 
 
 @dataclass(frozen=True)
