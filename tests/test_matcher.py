@@ -581,6 +581,22 @@ def test_stats_count_what_is_there() -> None:
     assert matcher.stats()["n_subscriptions"] == 1
 
 
+def test_few_segments_wait_however_many_changes_come() -> None:
+    """They become larger while a merge goes on, instead of more."""
+    matcher = tamis.Matcher(engine="hem")
+    most = 0
+    for number in range(60_000):
+        matcher.subscribe(number, f"x BETWEEN {number} AND {number + 9} AND y < {number % 97}")
+        if number % 500 == 0:
+            most = max(most, len(matcher.stats()["segments"]))
+    assert most <= 16
+    matcher.flush()
+    assert len(matcher.stats()["segments"]) <= 4
+    assert sorted(matcher.match({"x": 50_000, "y": 3})) == [
+        number for number in range(49_991, 50_001) if number % 97 > 3
+    ]
+
+
 # ── matches ─────────────────────────────────────────────────────────────────────────
 
 EVENTS = [{"x": 1}, {"x": 9}, {}, {"x": 2, "y": 1}]

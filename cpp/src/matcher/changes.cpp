@@ -11,9 +11,10 @@
 namespace tamis {
 namespace {
 
-// A delta grows by this factor, each time it is full, up to the most.
+// Each delta is larger than the one before by this factor, up to kMaxDeltaFilters; during a long
+// merge up to this many, so that few segments wait for the next one.
 constexpr std::size_t kDeltaGrowth = 4;
-constexpr std::size_t kMaxDeltaFilters = 4096;
+constexpr std::size_t kMaxDeltaFiltersInMerge = 65536;
 constexpr std::size_t kRowsPerTask = 2048;  // of a batch of subscriptions read on several threads
 constexpr std::size_t kMaxSlots = std::size_t{1} << 31;
 
@@ -117,8 +118,10 @@ void Matcher::State::append(std::span<const NewSubscription> rows, Staged& stage
                                              4 * delta_->filters().size() > delta_->n_most());
   if (is_full && staged.table->size() <= kMaxDeltaFilters / 2) {
     seal_delta();
-    delta_ = std::make_shared<Delta>(space_, next_delta_filters_);
-    next_delta_filters_ = std::min(next_delta_filters_ * kDeltaGrowth, kMaxDeltaFilters);
+    const std::size_t n_most =
+        std::min(next_delta_filters_, is_merging_ ? kMaxDeltaFiltersInMerge : kMaxDeltaFilters);
+    delta_ = std::make_shared<Delta>(space_, n_most);
+    next_delta_filters_ = n_most * kDeltaGrowth;
   }
   if (delta_ != nullptr && delta_->has_room_for(*staged.table)) {
     target = &delta_->filters();

@@ -129,6 +129,8 @@ void Matcher::State::run_merger() {
       });
       if (merged.segment) segments_.insert(segments_.begin(), std::move(merged.segment));
       ++n_merges_;
+      // It grew larger than usual during the merge.
+      if (delta_ != nullptr && delta_->filters().size() > kMaxDeltaFilters) seal_delta();
       store_->retire(std::move(merged.dropped));
       publish();
       store_->free_retired();

@@ -24,8 +24,9 @@ namespace tamis {
 
 // Fewer dead slots are not worth a merge of everything.
 inline constexpr std::size_t kMinDead = 4096;
-// A delta begins so small.
+// A delta begins so small, and is sealed at the latest when it has so many and nothing is merged.
 inline constexpr std::size_t kFirstDeltaFilters = 64;
+inline constexpr std::size_t kMaxDeltaFilters = 4096;
 
 // Subscriptions read aside, with names of their own: a bad row leaves no trace.
 struct Staged {
