@@ -13,7 +13,7 @@ each of its series. Preparing (encoding events, making dicts) is never timed.
     encode       dict, arrow-flat, arrow-map, json-lines          event
     parse        parse_many, subscribe_many                       predicate
 
-The modes about the live matcher are in live.py.
+The modes about the live matcher are in live/.
 """
 
 from __future__ import annotations
