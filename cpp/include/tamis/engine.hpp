@@ -62,8 +62,10 @@ enum Feature : std::uint32_t {
 // What an event costs, in ns for each unit of work. The planner of "auto" counts the work of an
 // index on a sample and multiplies.
 struct WorkCost {
-  double event = 0;  // once
-  double value = 0;  // for each attribute of the event: looking it up, ranking it
+  double event = 0;   // once
+  double number = 0;  // for each attribute of the event: looking it up, ranking its value
+  double string = 0;  // the same, if its value is a string
+  double match = 0;   // for each filter that matches
   // For each unit of Counters.
   double filter = 0, constraint = 0, candidate = 0, cell = 0, node = 0, bit = 0;
 };

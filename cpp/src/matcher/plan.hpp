@@ -13,6 +13,7 @@ struct EventFacts {
   bool is_guess = true;  // none were seen: they are made up from the filters
   std::size_t n_events = 0;
   double n_attributes = 0;        // of an event, on average
+  double n_strings = 0;           // values of an event that are strings
   double positions = 0;           // share of events that have one
   std::vector<double> presences;  // [n_attributes] share of events that have each
 };

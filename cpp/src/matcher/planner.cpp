@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <cmath>
+#include <ctime>
 #include <numeric>
 #include <optional>
 
@@ -161,9 +161,11 @@ Counted count_work(const Index& index, std::size_t n_filters, const EventBatch& 
 constexpr double Work::* kUnits[] = {&Work::filters, &Work::constraints, &Work::candidates,
                                      &Work::cells,   &Work::nodes,       &Work::bits};
 
-double cost_ns(const CostModel& cost, const Work& work, double n_values, double n_bytes) {
+double cost_ns(const CostModel& cost, const Work& work, const EventFacts& facts, double n_matches,
+               double n_bytes) {
   const auto at = [&](const WorkCost& each) {
-    return each.event + each.value * n_values + each.filter * work.filters +
+    return each.event + each.number * (facts.n_attributes - facts.n_strings) +
+           each.string * facts.n_strings + each.match * n_matches + each.filter * work.filters +
            each.constraint * work.constraints + each.candidate * work.candidates +
            each.cell * work.cells + each.node * work.nodes + each.bit * work.bits;
   };
@@ -264,7 +266,7 @@ Trial Planner::try_out(const EngineChoice& choice, const Part& part,
       trial.estimate.work.*unit = more * std::pow(scale, power);
     }
   }
-  trial.estimate.ns = cost_ns(*choice.engine->cost, trial.estimate.work, facts_.n_attributes,
+  trial.estimate.ns = cost_ns(*choice.engine->cost, trial.estimate.work, facts_, trial.n_matches,
                               trial.estimate.n_bytes);
   return trial;
 }
@@ -371,6 +373,9 @@ EventFacts facts_of(const EventBatch& events, bool is_guess) {
   if (events.size() == 0) return facts;
   const auto n_events = static_cast<double>(events.size());
   facts.n_attributes = static_cast<double>(events.values.size()) / n_events;
+  for (const EventValue& value : events.values) {
+    facts.n_strings += (value.kind == Kind::string ? 1 : 0) / n_events;
+  }
   facts.presences.resize(events.n_known);
   for (const AttributeId attribute : events.attributes) facts.presences[attribute] += 1 / n_events;
   for (std::size_t event = 0; event < events.size(); ++event) {
@@ -421,14 +426,14 @@ PlannedSegment build_planned(SegmentFilters filters, const EventBatch& events) {
 }
 
 double estimate_ns(const Segment& segment, const EventBatch& events) {
-  const double n_values =
-      static_cast<double>(events.values.size()) / static_cast<double>(events.size());
+  const EventFacts facts = facts_of(events, false);
   double ns = 0;
   for (const Group& group : segment.groups()) {
     const CostModel* cost = group.engine().cost;
     if (cost == nullptr) return std::numeric_limits<double>::infinity();
     const Counted counted = count_work(group.index(), group.size(), events);
-    ns += cost_ns(*cost, counted.work, n_values, static_cast<double>(group.index().n_bytes()));
+    ns += cost_ns(*cost, counted.work, facts, counted.n_matches,
+                  static_cast<double>(group.index().n_bytes()));
   }
   return ns;
 }
