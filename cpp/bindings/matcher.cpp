@@ -397,6 +397,54 @@ nb::dict to_dict(const MatcherStats& stats) {
   return all;
 }
 
+nb::dict to_dict(const Parameters& parameters) {
+  nb::dict all;
+  for (const auto& [name, value] : parameters) all[name.c_str()] = value;
+  return all;
+}
+
+nb::dict to_dict(const EngineEstimate& estimate) {
+  nb::dict all, work;
+  all["engine"] = estimate.engine.c_str();
+  all["parameters"] = to_dict(estimate.parameters);
+  all["ns"] = estimate.ns;
+  all["n_bytes"] = estimate.n_bytes;
+  for (const auto& [name, amount] : estimate.work) work[name.c_str()] = amount;
+  all["work"] = work;
+  return all;
+}
+
+nb::dict to_dict(const SegmentReasons& segment) {
+  nb::dict all;
+  all["n_filters"] = segment.n_filters;
+  all["is_indexed"] = segment.is_indexed;
+  all["is_planned"] = segment.is_planned;
+  all["n_events"] = segment.n_events;
+  all["is_guess"] = segment.is_guess;
+  all["n_attributes"] = segment.n_attributes;
+  all["positions"] = segment.positions;
+  all["n_matches"] = segment.n_matches;
+  all["planning_s"] = segment.planning_s;
+  all["best_ns"] = segment.best_ns;
+  all["best_single_ns"] = segment.best_single_ns;
+  nb::list groups;
+  for (const GroupReasons& each : segment.groups) {
+    nb::dict group;
+    group["filters"] = each.filters.c_str();
+    group["engine"] = each.engine.c_str();
+    group["parameters"] = to_dict(each.parameters);
+    group["n_filters"] = each.n_filters;
+    group["n_index_bytes"] = each.n_index_bytes;
+    group["n_trial_filters"] = each.n_trial_filters;
+    nb::list estimates;
+    for (const EngineEstimate& estimate : each.estimates) estimates.append(to_dict(estimate));
+    group["estimates"] = estimates;
+    groups.append(group);
+  }
+  all["groups"] = groups;
+  return all;
+}
+
 nb::object encode_json(const Matcher&, const View& view, nb::handle data, nb::handle position,
                        bool skip_bad_lines) {
   Py_buffer buffer;
@@ -606,6 +654,14 @@ void bind_matcher(nb::module_& module) {
       .def(
           "_stats", [](const Matcher& matcher) { return to_dict(matcher.stats()); },
           nb::sig("def _stats(self) -> dict[str, object]"))
+      .def(
+          "_plan",
+          [](const Matcher& matcher) {
+            nb::list all;
+            for (const SegmentReasons& segment : matcher.plan()) all.append(to_dict(segment));
+            return all;
+          },
+          nb::sig("def _plan(self) -> list[dict[str, object]]"))
       .def("__len__", &Matcher::size)
       .def(
           "__contains__",

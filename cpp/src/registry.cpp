@@ -24,6 +24,47 @@ namespace {
 
 std::string always_available() { return {}; }
 
+// What the planner reckons with: see docs/planner.md for how these were measured.
+constexpr CostModel kTupleKeyCost{
+    .near = {.event = 60, .number = 14, .string = 14, .constraint = 0.5, .candidate = 5, .cell = 2},
+    .far = {.event = 60, .number = 25, .string = 25, .constraint = 1, .candidate = 20, .cell = 7}};
+constexpr CostModel kBlockBitmapCost{.near = {.event = 100,
+                                              .number = 14,
+                                              .string = 14,
+                                              .constraint = 1,
+                                              .candidate = 10,
+                                              .cell = 3,
+                                              .node = 8},
+                                     .far = {.event = 100,
+                                             .number = 25,
+                                             .string = 25,
+                                             .constraint = 1,
+                                             .candidate = 60,
+                                             .cell = 10,
+                                             .node = 20}};
+constexpr CostModel kClcbCost{
+    .near = {.event = 100, .number = 5, .string = 5, .filter = 5, .candidate = 50, .bit = 0.1},
+    .far = {.event = 100, .number = 5, .string = 5, .filter = 20, .candidate = 100, .bit = 0.3},
+    .needs_areas = true};
+constexpr CostModel kRTreeCost{.near = {.event = 100,
+                                        .number = 5,
+                                        .string = 5,
+                                        .filter = 30,
+                                        .candidate = 50,
+                                        .cell = 5,
+                                        .node = 20},
+                               .far = {.event = 100,
+                                       .number = 5,
+                                       .string = 5,
+                                       .filter = 150,
+                                       .candidate = 150,
+                                       .cell = 10,
+                                       .node = 60},
+                               .needs_areas = true,
+                               .setting = {"bulk_load", 1}};
+constexpr CostModel kNaiveCost{.near = {.event = 30, .number = 3, .string = 3, .constraint = 2},
+                               .far = {.event = 30, .number = 3, .string = 3, .constraint = 4}};
+
 const Engine kEngines[] = {
     {.name = "tuple-key",
      .device = "cpu",
@@ -33,7 +74,8 @@ const Engine kEngines[] = {
      .parameters = kTupleKeyParameters,
      .unavailable = always_available,
      .build = build_tuple_key,
-     .open = open_tuple_key},
+     .open = open_tuple_key,
+     .cost = &kTupleKeyCost},
     {.name = "block-bitmap",
      .device = "cpu",
      .is_exact = true,
@@ -42,7 +84,8 @@ const Engine kEngines[] = {
      .parameters = kBlockBitmapParameters,
      .unavailable = always_available,
      .build = build_block_bitmap,
-     .open = open_block_bitmap},
+     .open = open_block_bitmap,
+     .cost = &kBlockBitmapCost},
     {.name = "ocm",
      .device = "cpu",
      .is_exact = true,
@@ -122,7 +165,8 @@ const Engine kEngines[] = {
      .features = kEverything,
      .parameters = kClcbParameters,
      .unavailable = always_available,
-     .build = build_clcb},
+     .build = build_clcb,
+     .cost = &kClcbCost},
     {.name = "r-tree",
      .device = "cpu",
      .is_exact = true,
@@ -130,7 +174,8 @@ const Engine kEngines[] = {
      .features = kEverything,
      .parameters = kRTreeParameters,
      .unavailable = always_available,
-     .build = build_r_tree},
+     .build = build_r_tree,
+     .cost = &kRTreeCost},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,
@@ -139,7 +184,8 @@ const Engine kEngines[] = {
      .parameters = {},
      .unavailable = always_available,
      .build = build_naive,
-     .open = open_naive},
+     .open = open_naive,
+     .cost = &kNaiveCost},
 };
 
 template <typename Items, typename Name>

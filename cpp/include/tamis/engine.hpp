@@ -59,6 +59,29 @@ enum Feature : std::uint32_t {
   kEverything = 127
 };
 
+// What an event costs, in ns for each unit of work. The planner of "auto" counts the work of an
+// index on a sample and multiplies.
+struct WorkCost {
+  double event = 0;   // once
+  double number = 0;  // for each attribute of the event: looking it up, ranking its value
+  double string = 0;  // the same, if its value is a string
+  double match = 0;   // for each filter that matches
+  // For each unit of Counters.
+  double filter = 0, constraint = 0, candidate = 0, cell = 0, node = 0, bit = 0;
+};
+
+struct CostModel {
+  WorkCost near;             // where the index lies in the caches of a core
+  WorkCost far;              // where it lies in memory
+  bool needs_areas = false;  // it gains nothing from filters without an area
+  // Parameters that it gets from the planner, if not their presets.
+  struct Setting {
+    const char* name = nullptr;
+    double value = 0;
+  };
+  Setting setting = {};
+};
+
 struct Engine {
   const char* name;
   const char* device;  // "cpu" or "cuda"
@@ -72,6 +95,7 @@ struct Engine {
   // Null: an index of this engine is built again after its file was opened.
   std::unique_ptr<Index> (*open)(std::shared_ptr<const FilterTable>, const Parameters&,
                                  const SectionReader&) = nullptr;
+  const CostModel* cost = nullptr;  // null: "auto" never takes it
 };
 
 // Every engine, in order of priority. One explicit table: self-registering statics vanish from

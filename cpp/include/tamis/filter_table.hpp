@@ -123,6 +123,7 @@ class FilterTable {
   Space space() const { return space_; }
   std::size_t size() const { return filters_.size(); }
   std::size_t n_constraints() const { return constraints_.size(); }
+  std::size_t n_areas() const { return areas_.size(); }
   std::size_t n_attributes() const { return n_attributes_; }  // one above the largest id used
   const Filter& filter(FilterIdx idx) const { return filters_[idx]; }
   const Constraint& constraint(std::uint32_t idx) const { return constraints_[idx]; }

@@ -48,13 +48,15 @@ void Matcher::State::begin_anew(Space space) {
   catalogue_ = Catalogue();
   segments_.clear();
   delta_ = nullptr;
+  plans_.clear();
+  stale_.clear();
   id_type_ = IdType::none;
   publish();
 }
 
 void Matcher::State::adopt(const std::shared_ptr<const Image>& image) {
   const std::lock_guard lock(writer_);
-  OpenedImage opened = open_image(image, space_, &choice_, naive_);
+  OpenedImage opened = open_image(image, space_, choice_ ? &*choice_ : nullptr, naive_);
   store_ = std::move(opened.store);
   segments_ = std::move(opened.segments);
   id_type_ = opened.id_type;

@@ -66,7 +66,8 @@ MatcherStats Matcher::State::stats() const {
       each.n_constraints += group.table().n_constraints();
       each.n_table_bytes += group.n_table_bytes();
       each.n_index_bytes += group.index().n_bytes();
-      if (!(group.choice() == segment->choice())) each.n_fallback_filters += group.size();
+      if (!segment->is_planned() && !(group.choice() == segment->choice()))
+        each.n_fallback_filters += group.size();
     }
   }
   return stats;
@@ -84,6 +85,7 @@ void Matcher::unsubscribe(std::span<const IdView> ids) { state_->unsubscribe(ids
 std::vector<RowError> Matcher::move(std::span<const Move> rows) { return state_->move(rows); }
 void Matcher::flush() { state_->flush(); }
 MatcherStats Matcher::stats() const { return state_->stats(); }
+std::vector<SegmentReasons> Matcher::plan() const { return state_->plan(); }
 void Matcher::save(const std::string& directory) { state_->save(directory); }
 void Matcher::checkpoint() { state_->checkpoint(); }
 void Matcher::close() { state_->close(); }
@@ -200,6 +202,10 @@ MatchResult Matcher::match(const View& view, const EventBatch& events,
                               result.bits.data() + begin * result.words_per_event,
                               result.words_per_event, *workspace);
     workspace->keep_only(snapshot);
+    if (state_->sample) {
+      state_->sample->see(events, begin, end, workspace->n_until_sampled);
+      state_->after_sampling();
+    }
     state_->workspaces.give(std::move(workspace));
   };
   if (n_tasks == 1) {

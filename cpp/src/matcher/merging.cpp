@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "planner.hpp"
 #include "state.hpp"
 
 namespace tamis {
@@ -25,6 +26,7 @@ void Matcher::State::wake_merger() {
 // much larger than what is taken already or there would be too many.
 std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const {
   if (has_many_dead()) return segments_;
+  if (!stale_.empty()) return {stale_.front()};
   std::vector<std::shared_ptr<const Segment>> chosen, indexed;
   std::size_t n_chosen = 0;
   for (const auto& segment : segments_) {
@@ -47,7 +49,8 @@ std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const
 }
 
 Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<const Segment>> inputs,
-                                             std::uint64_t version) const {
+                                             std::uint64_t version,
+                                             const EventBatch& events) const {
   Merged merged;
   if (inputs.size() == 1 && inputs[0]->groups().size() == 1 && inputs[0]->size() >= kLargeMerge) {
     // Nothing to join: if nothing died, the index is built over the filters where they are, which
@@ -60,7 +63,7 @@ Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<con
         });
     if (!has_dead) {
       merged.n_inputs = only.size();
-      merged.segment = Segment::build(only.filters().borrow(inputs[0]), choice_, naive_);
+      build(merged, only.filters().borrow(inputs[0]), events);
       return merged;
     }
   }
@@ -92,17 +95,32 @@ Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<con
   }
   // What is dropped is freed under the writer's lock, where nothing may throw any more.
   if (!merged.dropped.empty()) store_->check_texts();
-  if (all.size() > 0) merged.segment = Segment::build(std::move(all), choice_, naive_);
+  if (all.size() > 0) build(merged, std::move(all), events);
   return merged;
+}
+
+void Matcher::State::build(Merged& merged, SegmentFilters filters, const EventBatch& events) const {
+  if (choice_) {
+    merged.segment = Segment::build(std::move(filters), *choice_, naive_);
+    return;
+  }
+  PlannedSegment planned = build_planned(std::move(filters), events);
+  merged.segment = std::move(planned.segment);
+  merged.plan = std::move(planned.plan);
 }
 
 void Matcher::State::run_merger() {
   std::unique_lock lock(writer_);
   for (;;) {
     wake_merger_.wait(lock, [this] {
-      return is_closing_ || (has_merge_to_do() && !merge_error_) || wants_checkpoint();
+      return is_closing_ || (has_merge_to_do() && !merge_error_) || wants_checkpoint() ||
+             is_look_asked_;
     });
     if (is_closing_) return;
+    if (is_look_asked_) {
+      run_look(lock);
+      continue;
+    }
     // What is merged is written with its index: a merge comes first.
     if (!has_merge_to_do() || merge_error_) {
       run_checkpoint(lock);
@@ -112,11 +130,14 @@ void Matcher::State::run_merger() {
     if (has_many_dead()) seal_delta();
     std::vector<std::shared_ptr<const Segment>> inputs = choose_merge();
     const std::uint64_t version = version_;
+    const std::shared_ptr<const Names> names = catalogue_.names();
     lock.unlock();
     Merged merged;
     std::exception_ptr error;
     try {
-      merged = merge(inputs, version);
+      const EventBatch events =
+          sample ? sample->read(names->catalogue_id(), names->size()) : EventBatch();
+      merged = merge(inputs, version, events);
     } catch (...) {
       error = std::current_exception();  // the inputs are still there; flush() tells
     }
@@ -127,6 +148,14 @@ void Matcher::State::run_merger() {
       std::erase_if(segments_, [&](const auto& segment) {
         return std::find(inputs.begin(), inputs.end(), segment) != inputs.end();
       });
+      for (const auto& input : inputs) {
+        plans_.erase(input->serial());
+        std::erase(stale_, input);
+      }
+      if (merged.plan) {
+        if (merged.plan->events.is_guess) put_off_look();
+        plans_[merged.segment->serial()] = std::move(merged.plan);
+      }
       if (merged.segment) segments_.insert(segments_.begin(), std::move(merged.segment));
       ++n_merges_;
       // It grew larger than usual during the merge.
@@ -160,8 +189,15 @@ void Matcher::State::wait_until_merged(std::unique_lock<std::mutex>& lock) {
   merge_error_ = nullptr;
   seal_delta();
   publish();
-  merger_is_idle_.wait(lock,
-                       [this] { return merge_error_ || (!has_merge_to_do() && !is_merging_); });
+  const auto is_idle = [this] {
+    return merge_error_ || (!has_merge_to_do() && !is_merging_ && !is_look_asked_);
+  };
+  merger_is_idle_.wait(lock, is_idle);
+  if (!merge_error_ && has_new_events()) {
+    is_look_asked_ = true;
+    wake_merger();
+    merger_is_idle_.wait(lock, is_idle);
+  }
 }
 
 }  // namespace tamis

@@ -1,5 +1,6 @@
 #include "segment.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 namespace tamis {
@@ -187,6 +188,16 @@ std::shared_ptr<const Segment> Segment::unindexed(SegmentFilters filters, const 
   std::vector<Group> groups;
   groups.emplace_back(std::move(filters), naive, std::move(index));
   return std::make_shared<const Segment>(std::move(groups), naive, false);
+}
+
+std::shared_ptr<const Segment> Segment::planned(std::vector<Group> groups) {
+  const auto largest =
+      std::max_element(groups.begin(), groups.end(),
+                       [](const Group& a, const Group& b) { return a.size() < b.size(); });
+  const EngineChoice choice = largest->choice();
+  auto segment = std::make_shared<Segment>(std::move(groups), choice, true);
+  segment->is_planned_ = true;
+  return segment;
 }
 
 std::shared_ptr<const Segment> Segment::build(SegmentFilters filters, const EngineChoice& choice,

@@ -4,7 +4,8 @@
 //     group 0   what the matcher's engine can index
 //     group 1   the fallback, if there is need of one: what it cannot, evaluated one by one
 //
-// All filters of a subscription are in one group.
+// With engine="auto" a planner says which groups there are (planner.hpp). All filters of a
+// subscription are in one group.
 #pragma once
 
 #include <atomic>
@@ -130,14 +131,17 @@ class Segment {
   static std::shared_ptr<const Segment> unindexed(
       SegmentFilters filters, const EngineChoice& naive,
       std::shared_ptr<const PivotIndex> index = nullptr);
+  // Groups that a planner chose.
+  static std::shared_ptr<const Segment> planned(std::vector<Group> groups);
   // Indexed by an engine, and by `naive` what that cannot index.
   static std::shared_ptr<const Segment> build(SegmentFilters filters, const EngineChoice& choice,
                                               const EngineChoice& naive);
 
   const std::vector<Group>& groups() const { return groups_; }
-  const EngineChoice& choice() const {
-    return choice_;
-  }  // of the first group's, if not all fell back
+  // What the matcher was told to take, whether or not some groups fell back; of a planned segment,
+  // what its largest group has.
+  const EngineChoice& choice() const { return choice_; }
+  bool is_planned() const { return is_planned_; }
   std::size_t size() const { return size_; }  // filters
   bool is_indexed() const { return is_indexed_; }
   std::uint64_t serial() const { return serial_; }  // unlike any other's in the process
@@ -146,6 +150,7 @@ class Segment {
   std::vector<Group> groups_;
   EngineChoice choice_;
   bool is_indexed_;
+  bool is_planned_ = false;
   std::size_t size_ = 0;
   std::uint64_t serial_;
 };
