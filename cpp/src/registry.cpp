@@ -14,6 +14,7 @@
 #include "engines/r_tree.hpp"
 #include "engines/rein.hpp"
 #include "engines/sff.hpp"
+#include "engines/spatial_grid.hpp"
 #include "engines/tama.hpp"
 #include "engines/tuple_key.hpp"
 #include "tamis/engine.hpp"
@@ -86,6 +87,15 @@ const Engine kEngines[] = {
      .build = build_block_bitmap,
      .open = open_block_bitmap,
      .cost = &kBlockBitmapCost},
+    {.name = "spatial-grid",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "areas in buckets by cell and name, then circle, names and content",
+     .features = kEverything,
+     .parameters = kSpatialGridParameters,
+     .unavailable = always_available,
+     .build = build_spatial_grid,
+     .open = open_spatial_grid},
     {.name = "ocm",
      .device = "cpu",
      .is_exact = true,
