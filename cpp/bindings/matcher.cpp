@@ -372,6 +372,7 @@ nb::dict to_dict(const MatcherStats& stats) {
   all["n_attributes"] = stats.n_attributes;
   all["n_delta_filters"] = stats.n_delta_filters;
   all["n_dead"] = stats.n_dead;
+  all["n_moved"] = stats.n_moved;
   all["n_merges"] = stats.n_merges;
   all["is_merging"] = stats.is_merging;
   all["version"] = stats.version;

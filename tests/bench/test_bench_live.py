@@ -70,6 +70,13 @@ def test_changes_are_timed_one_by_one(live: tamis.bench.Run) -> None:
     assert hem["series"]["subscribe in merge"]["n"] >= 1
 
 
+def test_moves_are_made_in_place_where_the_engine_follows_them(live: tamis.bench.Run) -> None:
+    result = cell_of(live, "move")
+    assert set(result["series"]) == {"core", "move_many", "move", "still", "moved", "moving"}
+    assert result["details"]["n_moved"] == 0  # ocm does not
+    assert result["series"]["core"]["n"] == 600
+
+
 def test_durable_has_each_way_of_syncing(live: tamis.bench.Run) -> None:
     result = cell_of(live, "durable")
     assert set(result["series"]) == {"none", "grouped", "grouped many", "each"}

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tamis/centres.hpp"
 #include "tamis/collector.hpp"
 #include "tamis/event_batch.hpp"
 #include "tamis/filter_table.hpp"
@@ -36,6 +37,28 @@ class Index {
   virtual std::size_t n_bytes() const = 0;  // without the filter table
   // Writes what Engine::open needs, if the engine has one.
   virtual void save(SectionWriter&) const {}
+};
+
+// An index whose areas can move while others match. One thread moves at a time.
+//
+// The area of a slot can move in place if it is the only one of its predicate, and all filters that
+// have it have it as an area. A move is: follow(slot, point), then Centres::move(slot, ...). What a
+// match finds is verified by the centre that Centres has then, so each match sees every slot at its
+// old place or at its new one.
+class MovableIndex : public Index {
+ public:
+  // Once, before anybody matches or moves: where those are that have moved.
+  virtual void attach(std::shared_ptr<const Centres> centres) = 0;
+  // Is an area of the slot here that can move?
+  virtual bool can_move(std::uint32_t slot) = 0;
+  // The slot's area will be, or is already, at this point. It must be one that can move.
+  virtual void follow(std::uint32_t slot, const Point& point) = 0;
+  // The slot moves soon: fetch what that reads.
+  virtual void prefetch(std::uint32_t slot) const = 0;
+  // Have moves left so much behind that the index should be built again?
+  virtual bool is_worn() const = 0;
+  // In a child after fork: readers of other threads are not here.
+  virtual void forget_readers() = 0;
 };
 
 using Parameters = std::map<std::string, double>;
@@ -95,6 +118,10 @@ struct Engine {
   // Null: an index of this engine is built again after its file was opened.
   std::unique_ptr<Index> (*open)(std::shared_ptr<const FilterTable>, const Parameters&,
                                  const SectionReader&) = nullptr;
+  // Instead of build, for an engine to which it matters whose the filters are: the slot of each.
+  // Filters of one slot stand side by side. Gives a MovableIndex.
+  std::unique_ptr<Index> (*build_owned)(std::shared_ptr<const FilterTable>, const Parameters&,
+                                        std::span<const std::uint32_t> slot_of) = nullptr;
   const CostModel* cost = nullptr;  // null: "auto" never takes it
 };
 

@@ -109,8 +109,8 @@ struct SegmentStats {
 
 struct MatcherStats {
   std::size_t n_subscriptions = 0, n_subscribers = 0, n_attributes = 0, n_delta_filters = 0,
-              n_dead = 0, n_store_bytes = 0, n_delta_bytes = 0, n_merges = 0, n_logs = 0,
-              n_log_bytes = 0, n_image_bytes = 0;
+              n_dead = 0, n_moved = 0, n_store_bytes = 0, n_delta_bytes = 0, n_merges = 0,
+              n_logs = 0, n_log_bytes = 0, n_image_bytes = 0;
   std::string checkpoint_error;  // why the last checkpoint failed; empty: it did not
   std::uint64_t version = 0;
   bool is_merging = false;

@@ -21,6 +21,7 @@ inline constexpr double kEarthRadius_m = 6371008.8;  // the mean radius of the e
 
 struct Point {
   double x = 0, y = 0, z = 0;
+  friend bool operator==(const Point&, const Point&) = default;
 };
 
 inline Point to_point(Space space, double x, double y) {
@@ -53,9 +54,11 @@ struct Area {
   Point centre;
   double limit = 0;
   bool is_negated = false;
+  bool is_only = false;  // its predicate has no other NEAR; copies of it may be in several filters
 
-  static Area make(Space space, double x, double y, double radius, bool is_negated) {
-    return {x, y, radius, to_point(space, x, y), to_limit(space, radius), is_negated};
+  static Area make(Space space, double x, double y, double radius, bool is_negated,
+                   bool is_only = false) {
+    return {x, y, radius, to_point(space, x, y), to_limit(space, radius), is_negated, is_only};
   }
   // For an event that has a position.
   bool holds(const Point& point) const { return is_within(point, centre, limit) != is_negated; }

@@ -20,6 +20,9 @@
 // Places without a cell (no area that the event must lie in, or one that is everything) stand on a
 // level of their own, in buckets by a name or a value; there a Bloom filter takes the place of xy.
 //
+// Areas move while others match: spatial_grid/moving.hpp. Until the first move there is nothing of
+// that, and the arrays may be those of a file.
+//
 // Each step is made for all places of an event, and fetches what the next step reads: its misses
 // overlap.
 //
@@ -29,12 +32,17 @@
 // Cost: see docs/engines/spatial-grid.md.
 #include "engines/spatial_grid.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
 #include "common/huge_pages.hpp"
 #include "common/name_blooms.hpp"
 #include "common/placed_filter.hpp"
 #include "common/simd.hpp"
 #include "engines/spatial_grid/buckets.hpp"
 #include "engines/spatial_grid/cells.hpp"
+#include "engines/spatial_grid/moving.hpp"
 #include "engines/spatial_grid/places.hpp"
 #include "tamis/error.hpp"
 
@@ -44,6 +52,8 @@ namespace {
 using namespace spatial_grid;
 
 constexpr std::size_t kNameBits = 2;  // of 32, as in 003
+// Events that are matched before what has moved away is forgotten for them.
+constexpr std::size_t kEventsPerPass = 16;
 
 struct Probe {
   std::uint64_t hash = 0;
@@ -66,9 +76,12 @@ class SpatialGridScratch final : public Scratch {
   std::size_t n_places = 0;
   std::vector<std::uint32_t> subsets;
   std::vector<Candidate> candidates;
+  // Where areas move, a place may be found through several entries.
+  std::vector<std::uint64_t> stamp_of;  // [n_places] or empty
+  std::uint64_t stamp = 0;
 };
 
-class SpatialGridIndex final : public Index {
+class SpatialGridIndex final : public MovableIndex {
  public:
   SpatialGridIndex(std::shared_ptr<const FilterTable> table, std::span<const std::uint32_t> owners);
   SpatialGridIndex(std::shared_ptr<const FilterTable> table, const SectionReader& sections);
@@ -81,12 +94,29 @@ class SpatialGridIndex final : public Index {
   std::size_t n_bytes() const override;
   void save(SectionWriter& sections) const override;
 
+  void attach(std::shared_ptr<const Centres> centres) override { centres_ = std::move(centres); }
+  bool can_move(std::uint32_t slot) override;
+  void follow(std::uint32_t slot, const Point& point) override;
+  void prefetch(std::uint32_t slot) const override;
+  bool is_worn() const override { return own_moving_ != nullptr && own_moving_->is_worn(); }
+  void forget_readers() override {
+    if (own_moving_) own_moving_->forget_readers();
+  }
+
  private:
   bool is_flat() const { return table_->space() == Space::plane; }
   std::uint32_t everywhere() const { return static_cast<std::uint32_t>(levels_.size()) - 1; }
 
-  void find_probes(const EventBatch& events, std::size_t event, SpatialGridScratch& scratch) const;
-  void find_places(std::uint32_t missing, SpatialGridScratch& scratch, Counters& counters) const;
+  // `moving` is null where nothing has moved.
+  void match_some(const EventBatch& events, std::size_t begin, std::size_t end,
+                  const MovingGrid* moving, SpatialGridScratch& scratch, Collector& out,
+                  Counters& counters) const;
+  void find_probes(const EventBatch& events, std::size_t event, const MovingGrid* moving,
+                   SpatialGridScratch& scratch) const;
+  void find_places(std::uint32_t missing, const MovingGrid* moving, SpatialGridScratch& scratch,
+                   Counters& counters) const;
+  // The place that the slot's area is, if that can move.
+  PlaceIdx find_movable(PlaceIdx first, PlaceIdx end) const;
   void find_candidates(std::uint32_t missing, SpatialGridScratch& scratch,
                        Counters& counters) const;
   void verify(SpatialGridScratch& scratch, Collector& out, Counters& counters) const;
@@ -98,7 +128,16 @@ class SpatialGridIndex final : public Index {
   Column<std::uint8_t> terms_;    // [n_levels * n_attributes], of TermKind
   Column<std::uint32_t> blooms_;  // [n_filters]
   Buckets buckets_;
+
+  std::shared_ptr<const Centres> centres_;
+  std::atomic<MovingGrid*> moving_{nullptr};
+  // --- the writer's ---
+  std::unique_ptr<MovingGrid> own_moving_;
+  std::vector<PlaceIdx> movable_of_;  // [slots] kNoPlace, or the place that can move
+  bool knows_movable_ = false;
 };
+
+constexpr PlaceIdx kNoPlace = ~PlaceIdx{0};
 
 SpatialGridIndex::SpatialGridIndex(std::shared_ptr<const FilterTable> table,
                                    std::span<const std::uint32_t> owners)
@@ -152,15 +191,67 @@ void SpatialGridIndex::save(SectionWriter& sections) const {
   buckets_.save(sections);
 }
 
+// A slot's one circle can move if it is the only area of its predicate and stands in its filters as
+// an area alone.
+PlaceIdx SpatialGridIndex::find_movable(PlaceIdx first, PlaceIdx end) const {
+  PlaceIdx found = kNoPlace;
+  for (PlaceIdx idx = first; idx < end; ++idx) {
+    const Place& place = places_[idx];
+    if (place.has_circle && (found != kNoPlace || place.level == everywhere())) return kNoPlace;
+    if (place.has_circle) found = idx;
+    for (FilterIdx at = place.first; at < place.first + place.n_filters; ++at) {
+      const FilterTable::Filter& filter = table_->filter(at);
+      if (filter.residuals.count > 0 || filter.areas.count != place.has_circle) return kNoPlace;
+      if (place.has_circle && !table_->area(filter.areas.first).is_only) return kNoPlace;
+    }
+  }
+  return found;
+}
+
+bool SpatialGridIndex::can_move(std::uint32_t slot) {
+  if (!knows_movable_) {
+    const auto n_places = static_cast<PlaceIdx>(places_.size());
+    for (PlaceIdx begin = 0, end = 0; begin < n_places; begin = end) {
+      const std::uint32_t owner = places_[begin].owner;
+      while (end < n_places && places_[end].owner == owner) ++end;
+      if (movable_of_.size() <= owner) movable_of_.resize(owner + std::size_t{1}, kNoPlace);
+      movable_of_[owner] = find_movable(begin, end);
+    }
+    knows_movable_ = true;
+  }
+  return slot < movable_of_.size() && movable_of_[slot] != kNoPlace;
+}
+
+void SpatialGridIndex::follow(std::uint32_t slot, const Point& point) {
+  const PlaceIdx idx = movable_of_[slot];
+  const Place& place = places_[idx];
+  if (!own_moving_) {
+    if (point == place.centre) return;  // it was built there
+    own_moving_ = std::make_unique<MovingGrid>(buckets_, places_.size(), is_flat());
+    moving_.store(own_moving_.get(), std::memory_order_release);
+  }
+  own_moving_->move(make_entry(levels_[place.level], place, point, idx));
+}
+
+void SpatialGridIndex::prefetch(std::uint32_t slot) const {
+  const PlaceIdx idx = movable_of_[slot];
+  __builtin_prefetch(&places_[idx]);
+  if (own_moving_) own_moving_->prefetch_place(idx);
+}
+
 // The buckets that the event looks at.
 void SpatialGridIndex::find_probes(const EventBatch& events, std::size_t event,
-                                   SpatialGridScratch& scratch) const {
+                                   const MovingGrid* moving, SpatialGridScratch& scratch) const {
   scratch.probes.clear();
   const std::size_t n_attributes = table_->n_attributes();
   const auto add = [&](Probe probe, std::uint64_t hash_of_cell, std::uint32_t term) {
     probe.key.term = term;
     probe.hash = hash_key(hash_of_cell, term);
-    buckets_.prefetch(probe.hash);
+    if (moving == nullptr) {
+      buckets_.prefetch(probe.hash);
+    } else {
+      moving->prefetch(probe.hash);
+    }
     scratch.probes.push_back(probe);
   };
   const auto add_terms = [&](const Probe& probe) {
@@ -195,12 +286,13 @@ void SpatialGridIndex::find_probes(const EventBatch& events, std::size_t event,
   }
 }
 
-void SpatialGridIndex::find_places(std::uint32_t missing, SpatialGridScratch& scratch,
-                                   Counters& counters) const {
+void SpatialGridIndex::find_places(std::uint32_t missing, const MovingGrid* moving,
+                                   SpatialGridScratch& scratch, Counters& counters) const {
   std::size_t n_most = 0;
   scratch.found.clear();
   for (const Probe& probe : scratch.probes) {
-    const BucketEntries entries = buckets_.find(probe.hash, probe.key);
+    const BucketEntries entries = moving == nullptr ? buckets_.find(probe.hash, probe.key)
+                                                    : moving->find(probe.hash, probe.key);
     for (std::uint32_t at = 0; at < entries.size; at += 16) __builtin_prefetch(entries.xy + at);
     scratch.found.push_back(entries);
     n_most += entries.size;
@@ -230,13 +322,25 @@ void SpatialGridIndex::find_places(std::uint32_t missing, SpatialGridScratch& sc
       __builtin_prefetch(places_.data() + *each);
     }
   }
+  if (moving != nullptr) {
+    for (const PlaceIdx* each = scratch.places.data(); each < next; ++each) {
+      centres_->prefetch(places_[*each].owner);
+    }
+  }
   const Point& point = scratch.values.position();
   const bool has_position = scratch.values.has_position();
+  ++scratch.stamp;
   std::size_t n_within = 0;
   PlaceIdx* const all = scratch.places.data();
   for (const PlaceIdx* each = all; each < next; ++each) {
     const Place& place = places_[*each];
-    if (place.has_circle && (!has_position || !is_within(point, place.centre, place.limit))) {
+    if (place.has_circle) {
+      Centre centre{0, 0, place.centre};
+      if (moving != nullptr) centres_->read(place.owner, centre);
+      if (!has_position || !is_within(point, centre.point, place.limit)) continue;
+    }
+    if (moving != nullptr &&
+        std::exchange(scratch.stamp_of[*each], scratch.stamp) == scratch.stamp) {
       continue;
     }
     __builtin_prefetch(blooms_.data() + place.first);
@@ -295,25 +399,42 @@ void SpatialGridIndex::verify(SpatialGridScratch& scratch, Collector& out,
   }
 }
 
-void SpatialGridIndex::match(const EventBatch& events, std::size_t begin, std::size_t end,
-                             Scratch& given_scratch, Collector& out) const {
-  auto& scratch = static_cast<SpatialGridScratch&>(given_scratch);
-  Counters counters;
+void SpatialGridIndex::match_some(const EventBatch& events, std::size_t begin, std::size_t end,
+                                  const MovingGrid* moving, SpatialGridScratch& scratch,
+                                  Collector& out, Counters& counters) const {
   for (std::size_t each = begin; each < end; ++each) {
     out.begin_event();
     scratch.values.load(events, each, table_->n_attributes(), table_->space());
     const std::uint32_t missing = names_.missing(events, each);
-    find_probes(events, each, scratch);
-    find_places(missing, scratch, counters);
+    find_probes(events, each, moving, scratch);
+    find_places(missing, moving, scratch, counters);
     find_candidates(missing, scratch, counters);
     verify(scratch, out, counters);
+  }
+}
+
+void SpatialGridIndex::match(const EventBatch& events, std::size_t begin, std::size_t end,
+                             Scratch& given_scratch, Collector& out) const {
+  auto& scratch = static_cast<SpatialGridScratch&>(given_scratch);
+  Counters counters;
+  while (begin < end) {
+    const std::size_t next = std::min(end, begin + kEventsPerPass);
+    if (const MovingGrid* const moving = moving_.load(std::memory_order_acquire)) {
+      if (scratch.stamp_of.size() < places_.size()) scratch.stamp_of.resize(places_.size());
+      const ReaderGate::Pass pass = moving->enter();
+      match_some(events, begin, next, moving, scratch, out, counters);
+    } else {
+      match_some(events, begin, next, nullptr, scratch, out, counters);
+    }
+    begin = next;
   }
   out.counters += counters;
 }
 
 std::size_t SpatialGridIndex::n_bytes() const {
   return sizeof(*this) + names_.n_bytes() + levels_.n_bytes() + places_.n_bytes() +
-         terms_.n_bytes() + blooms_.n_bytes() + buckets_.n_bytes();
+         terms_.n_bytes() + blooms_.n_bytes() + buckets_.n_bytes() +
+         movable_of_.capacity() * sizeof(PlaceIdx) + (own_moving_ ? own_moving_->n_bytes() : 0);
 }
 
 }  // namespace
@@ -323,6 +444,12 @@ constinit const std::span<const Parameter> kSpatialGridParameters = {};
 std::unique_ptr<Index> build_spatial_grid(std::shared_ptr<const FilterTable> table,
                                           const Parameters&) {
   return std::make_unique<SpatialGridIndex>(std::move(table), std::span<const std::uint32_t>());
+}
+
+std::unique_ptr<Index> build_owned_spatial_grid(std::shared_ptr<const FilterTable> table,
+                                                const Parameters&,
+                                                std::span<const std::uint32_t> slot_of) {
+  return std::make_unique<SpatialGridIndex>(std::move(table), slot_of);
 }
 
 std::unique_ptr<Index> open_spatial_grid(std::shared_ptr<const FilterTable> table,

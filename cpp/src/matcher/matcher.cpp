@@ -48,6 +48,7 @@ MatcherStats Matcher::State::stats() const {
   stats.n_delta_filters = delta_ == nullptr ? 0 : delta_->filters().size();
   stats.n_delta_bytes = delta_ == nullptr ? 0 : delta_->table().n_bytes();
   stats.n_dead = store_->n_dead();
+  stats.n_moved = store_->n_moved();
   stats.n_store_bytes = store_->n_bytes();
   stats.n_merges = n_merges_;
   stats.version = version_;
@@ -100,7 +101,7 @@ std::string Matcher::predicate(const IdView& id) const {
   return state_->read([&](const Store& store, IdType) {
     const std::uint32_t slot = store.find(id);
     if (slot == Store::kNone) throw UnknownIdError("no subscription has the id " + to_text(id));
-    return std::string(store.predicate(slot));
+    return store.moved_predicate(slot);
   });
 }
 

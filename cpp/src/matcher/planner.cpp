@@ -295,7 +295,10 @@ GroupPlan Planner::plan_part(const Part& part, bool keeps_index) {
                    [](const Trial& a, const Trial& b) { return a.estimate.ns < b.estimate.ns; });
   for (const Trial& trial : trials) plan.estimates.push_back(trial.estimate);
   plan.choice = plan.estimates.front().choice;
-  if (keeps_index && is_whole) index_ = std::move(trials.front().index);
+  // An index that follows moves must know whose its filters are.
+  if (keeps_index && is_whole && plan.choice.engine->build_owned == nullptr) {
+    index_ = std::move(trials.front().index);
+  }
   n_matches_ += trials.front().n_matches;
   return plan;
 }
@@ -417,6 +420,7 @@ PlannedSegment build_planned(SegmentFilters filters, const EventBatch& events) {
     SegmentFilters& own = divided.emplace_back(filters.table->space());
     for (const auto& [begin, end] : part.runs) own.append(filters, begin, end);
     own.shrink();
+    own.centres = filters.centres;
   }
   filters = SegmentFilters(filters.table->space());
   for (std::size_t at = 0; at < divided.size(); ++at) {

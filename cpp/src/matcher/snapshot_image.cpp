@@ -84,7 +84,7 @@ OpenedImage open_image(const std::shared_ptr<const Image>& image, Space space,
     names = names.subspan(length);
   }
   opened.store = std::make_shared<Store>();
-  opened.store->open(image);
+  opened.store->open(image, space);
   for (std::size_t at = 0; at < meta[0].n_segments; ++at) {
     const std::span<const std::uint32_t> about =
         reader.span<std::uint32_t>(segment_prefix(at) + "about");
@@ -99,9 +99,9 @@ OpenedImage open_image(const std::shared_ptr<const Image>& image, Space space,
     const bool wants_index = is_indexed;
     std::vector<Group> groups;
     for (std::size_t group = 0; group < about[1]; ++group) {
-      Group::Opened each = Group::open(image, group_prefix(at, group), space, opened.names.size(),
-                                       opened.store->n_slots(),
-                                       opened.store->n_subscriber_numbers(), wants_index, naive);
+      Group::Opened each = Group::open(
+          image, group_prefix(at, group), space, opened.names.size(), opened.store->n_slots(),
+          opened.store->n_subscriber_numbers(), wants_index, naive, opened.store->centres());
       is_indexed = is_indexed && each.has_index;
       groups.push_back(std::move(each.group));
     }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <list>
 #include <map>
@@ -46,6 +47,10 @@ struct Staged {
   std::vector<std::uint32_t> n_filters;  // of each row
   std::vector<RowError> errors;
 };
+
+// Reads the predicates of some rows; stops at Matcher::kMaxRowErrors errors.
+Staged read_rows(std::span<const NewSubscription> rows, std::size_t begin, std::size_t end,
+                 Space space);
 
 class Matcher::State {
  public:
@@ -165,6 +170,11 @@ class Matcher::State {
       new (&merger_is_idle_) std::condition_variable();
       is_merging_ = is_checkpointing_ = is_look_asked_ = false;
       published_.forget_readers();
+      for (const auto& segment : segments_) {
+        for (const Group& group : segment->groups()) {
+          if (group.movable() != nullptr) group.movable()->forget_readers();
+        }
+      }
       // The directory is the parent's. Its journal has a thread that is not here: never touch it.
       if (journal_ && journal_.release() != nullptr) closed_because_ = kForked;
     }
@@ -176,13 +186,28 @@ class Matcher::State {
   std::vector<RowError> check_ids(std::span<const NewSubscription> rows, IdType& type) const;
   void take(std::span<const NewSubscription> rows, std::vector<Staged>& staged);
   void append(std::span<const NewSubscription> rows, Staged& staged);
+  // The index in which the area of the slot can move, or null.
+  MovableIndex* find_movable(std::uint32_t slot) const;
+  void move_in_place(MovableIndex& index, std::uint32_t slot, const Centre& centre);
+  std::vector<RowError> move_by_text(std::span<const Move> rows,
+                                     std::vector<NewSubscription>& moved,
+                                     std::deque<std::string>& texts) const;
+  std::vector<std::uint32_t> follow_moves(const Segment& merged,
+                                          std::unique_lock<std::mutex>& lock);
+  void resubscribe(std::span<const std::uint32_t> slots);
   void kill(std::uint32_t slot) { store_->kill(slot, version_ + 1); }
   void seal_delta();
   void publish();
   bool has_merge_to_do() const {
     return std::any_of(segments_.begin(), segments_.end(),
                        [](const auto& segment) { return !segment->is_indexed(); }) ||
-           segments_.size() > kMaxSegments || has_many_dead() || !stale_.empty();
+           segments_.size() > kMaxSegments || has_many_dead() || !stale_.empty() || has_worn();
+  }
+  bool has_worn() const { return std::any_of(segments_.begin(), segments_.end(), is_worn); }
+  static bool is_worn(const std::shared_ptr<const Segment>& segment) {
+    return std::any_of(segment->groups().begin(), segment->groups().end(), [](const Group& group) {
+      return group.movable() != nullptr && group.movable()->is_worn();
+    });
   }
   static constexpr const char* kClosed = "the matcher is closed";
   static constexpr const char* kReadOnly =
@@ -192,6 +217,7 @@ class Matcher::State {
       "snapshot for this one to open";
   // Writes a change to the log, before it happens.
   static std::string encode_rows(std::span<const NewSubscription> rows);
+  static std::string encode_moves(std::span<const Move> rows);
   bool is_durable() const { return options.storage.has_value(); }
   void log(std::string_view payload) {
     if (closed_because_ != nullptr) throw ArgumentError(closed_because_);
@@ -248,6 +274,9 @@ class Matcher::State {
   std::condition_variable wake_merger_, merger_is_idle_;
   bool is_merging_ = false, is_closing_ = false;
   std::size_t n_merges_ = 0;
+  // Slots that have moved in place since the merge under way began, each once.
+  std::vector<std::uint32_t> moved_in_merge_;
+  std::vector<bool> is_moved_in_merge_;  // [n_slots] or shorter
   std::exception_ptr merge_error_;
 
   std::map<std::uint64_t, std::shared_ptr<const SegmentPlan>> plans_;  // by the segment's serial

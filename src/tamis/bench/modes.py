@@ -50,6 +50,7 @@ UNITS = {
     "parse": "predicate",
     "load": "subscription",
     "change": "change",
+    "move": "move",
     "durable": "change",
     "open": "call",
     "call": "event",

@@ -82,6 +82,7 @@ SUITES: dict[str, dict[str, Any]] = {
         "entries": [
             {"modes": ["load", "change", "durable", "open"], "workloads": ["hem-default"]},
             {"modes": ["change"], "workloads": ["clcb-default"]},
+            {"modes": ["move"], "workloads": ["clcb-default"], "engines": ["spatial-grid"]},
             {"modes": ["call"]},
             {"modes": ["churn"], "workloads": ["pcm-default"], "engines": ["naive", "ocm"]},
         ],

@@ -425,6 +425,8 @@ def _live_notes(result: Result) -> list[str]:
         notes.append(
             f"{details['n_live']:,} subscriptions; the merge took {details['merge_seconds']:.2f} s"
         )
+    if mode == "move":
+        notes.append(f"{details['n_moved']:,} subscriptions have moved in place")
     if mode == "load":
         notes.append(
             f"resident {details['resident_bytes'] / 2**20:.0f} MiB, of which "

@@ -67,7 +67,8 @@ class Buckets {
       if (record.key == key) return entries_of(record);
     }
   }
-  // Calls visit(key, entries) for each bucket.
+  BucketEntries entries_at(std::uint32_t bucket) const { return entries_of(records_[bucket]); }
+  // Calls visit(key, entries) for each bucket, in order.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (const Record& record : records_) visit(record.key, entries_of(record));

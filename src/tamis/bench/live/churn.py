@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from tamis.bench.answers import difference, sort_ids
 from tamis.bench.check import position_of, to_dicts
 from tamis.bench.live.figure import Figure
 from tamis.bench.live.job import (
     MAX_SAMPLES,
     NEW_IDS,
     Job,
+    check_equal,
     result,
+    wall_per_unit,
+    window,
 )
-from tamis.bench.measure import Lap, timed
+from tamis.bench.measure import Lap
 from tamis.matcher import Matcher
 
 if TYPE_CHECKING:
@@ -158,33 +159,33 @@ def churn(spec: dict[str, Any], channel: Channel) -> dict[str, Any]:
         job.say(f"during change, window {place + 1} of {CHURN_ROUNDS * len(ways)}")
         states.append(_state(matcher))
         with changer:
-            lap = _window(way, seconds)
+            lap = window(way, seconds)
         rates.append(changer.rate)
         states[-1]["after"] = _state(matcher)
         windows.setdefault(f"{name} changing", []).append(lap)
     matcher.flush()
     for name, way in [*ways.items()] * CHURN_ROUNDS:
         job.say("after flush")
-        windows.setdefault(f"{name} quiet", []).append(_window(way, seconds))
+        windows.setdefault(f"{name} quiet", []).append(window(way, seconds))
     quiet = _state(matcher)
     job.say("comparing with a new matcher")
     fresh = job.matcher()
     ids = list(matcher)
     fresh.subscribe_many({"id": ids, "predicate": [matcher[id] for id in ids]})
     fresh.flush()
-    _check_equal(matcher, fresh, events, position)
+    check_equal(matcher, fresh, events, position)
     way = batch_of(fresh)
-    windows["batch fresh"] = [_window(way, seconds) for _ in range(CHURN_ROUNDS)]
+    windows["batch fresh"] = [window(way, seconds) for _ in range(CHURN_ROUNDS)]
 
-    laps = {name: min(each, key=_wall_per_unit) for name, each in windows.items()}
+    laps = {name: min(each, key=wall_per_unit) for name, each in windows.items()}
     figures = {
-        name: _wall_per_unit(laps[f"{name} changing"]) / _wall_per_unit(laps[f"{name} quiet"])
+        name: wall_per_unit(laps[f"{name} changing"]) / wall_per_unit(laps[f"{name} quiet"])
         for name in ways
     }
     for name in ways:
         changing, still = laps[f"{name} changing"], laps[f"{name} quiet"]
         figures[f"{name} cpu"] = changing.details["thread_ns"] / still.details["thread_ns"]
-    figures["batch fresh"] = _wall_per_unit(laps["batch changing"]) / _wall_per_unit(
+    figures["batch fresh"] = wall_per_unit(laps["batch changing"]) / wall_per_unit(
         laps["batch fresh"]
     )
     figures["changes"] = min(rates)
@@ -196,25 +197,6 @@ def churn(spec: dict[str, Any], channel: Channel) -> dict[str, Any]:
         "stats": matcher.stats(),
     }
     return result(laps, figures, details)
-
-
-def _wall_per_unit(lap: Lap) -> float:
-    return lap.wall_ns / lap.n
-
-
-def _window(way: Callable[[], Iterator[int]], seconds: float) -> Lap:
-    """As many matches as fit the window; `thread_ns` is this thread's CPU time for an event."""
-    n, now = 0, time.perf_counter_ns
-    with timed() as watch:
-        end, thread = now() + int(seconds * 1e9), time.thread_time_ns()
-        for n_matched in way():
-            n += n_matched
-            if now() >= end:
-                break
-        thread = time.thread_time_ns() - thread
-    lap = watch.lap(n)
-    lap.details = {"thread_ns": thread / n}
-    return lap
 
 
 def _grow_delta(matcher: Matcher, changer: Changer) -> int:
@@ -249,14 +231,3 @@ def _state(matcher: Matcher) -> dict[str, Any]:
         "n_dead": stats["n_dead"],
         "n_merges": stats["n_merges"],
     }
-
-
-def _check_equal(
-    matcher: Matcher, fresh: Matcher, events: pa.Table, position: tuple[str, str] | None
-) -> None:
-    """What was changed all the time must answer as one that never was."""
-    got, right = (each.match_many(events, position=position) for each in (matcher, fresh))
-    for event, (ids, expected) in enumerate(zip(got, right, strict=True)):
-        found = difference(event, sort_ids(expected), sort_ids(ids))
-        if found:
-            raise RuntimeError(f"wrong answer: {found}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tamis.bench.answers import difference, sort_ids
 from tamis.bench.inputs import Inputs
 from tamis.bench.measure import Lap, percentiles, timed
 from tamis.bench.plan import Cell
@@ -117,3 +118,33 @@ def each_call(calls: Sequence[tuple[Any, ...]], change: Callable[..., Any]) -> L
     lap = watch.lap(len(laps))
     lap.details = percentiles(laps)
     return lap
+
+
+def wall_per_unit(lap: Lap) -> float:
+    return lap.wall_ns / lap.n
+
+
+def window(way: Callable[[], Iterator[int]], seconds: float) -> Lap:
+    """As many matches as fit the window; `thread_ns` is this thread's CPU time for an event."""
+    n, now = 0, time.perf_counter_ns
+    with timed() as watch:
+        end, thread = now() + int(seconds * 1e9), time.thread_time_ns()
+        for n_matched in way():
+            n += n_matched
+            if now() >= end:
+                break
+        thread = time.thread_time_ns() - thread
+    lap = watch.lap(n)
+    lap.details = {"thread_ns": thread / n}
+    return lap
+
+
+def check_equal(
+    matcher: Matcher, fresh: Matcher, events: pa.Table, position: tuple[str, str] | None
+) -> None:
+    """What was changed all the time must answer as one that never was."""
+    got, right = (each.match_many(events, position=position) for each in (matcher, fresh))
+    for event, (ids, expected) in enumerate(zip(got, right, strict=True)):
+        found = difference(event, sort_ids(expected), sort_ids(ids))
+        if found:
+            raise RuntimeError(f"wrong answer: {found}")
