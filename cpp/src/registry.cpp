@@ -1,6 +1,7 @@
 // The one table of engines.
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "engines/ada_rein.hpp"
 #include "engines/be_tree.hpp"
@@ -25,46 +26,52 @@ namespace {
 
 std::string always_available() { return {}; }
 
-// What the planner reckons with: see docs/planner.md for how these were measured.
-constexpr CostModel kTupleKeyCost{
-    .near = {.event = 60, .number = 14, .string = 14, .constraint = 0.5, .candidate = 5, .cell = 2},
-    .far = {.event = 60, .number = 25, .string = 25, .constraint = 1, .candidate = 20, .cell = 7}};
-constexpr CostModel kBlockBitmapCost{.near = {.event = 100,
-                                              .number = 14,
-                                              .string = 14,
-                                              .constraint = 1,
-                                              .candidate = 10,
-                                              .cell = 3,
-                                              .node = 8},
-                                     .far = {.event = 100,
-                                             .number = 25,
-                                             .string = 25,
-                                             .constraint = 1,
-                                             .candidate = 60,
-                                             .cell = 10,
-                                             .node = 20}};
-constexpr CostModel kClcbCost{
-    .near = {.event = 100, .number = 5, .string = 5, .filter = 5, .candidate = 50, .bit = 0.1},
-    .far = {.event = 100, .number = 5, .string = 5, .filter = 20, .candidate = 100, .bit = 0.3},
-    .needs_areas = true};
-constexpr CostModel kRTreeCost{.near = {.event = 100,
-                                        .number = 5,
-                                        .string = 5,
-                                        .filter = 30,
-                                        .candidate = 50,
-                                        .cell = 5,
-                                        .node = 20},
-                               .far = {.event = 100,
-                                       .number = 5,
-                                       .string = 5,
-                                       .filter = 150,
-                                       .candidate = 150,
-                                       .cell = 10,
-                                       .node = 60},
-                               .needs_areas = true,
-                               .setting = {"bulk_load", 1}};
-constexpr CostModel kNaiveCost{.near = {.event = 30, .number = 3, .string = 3, .constraint = 2},
-                               .far = {.event = 30, .number = 3, .string = 3, .constraint = 4}};
+// What the planner reckons with: docs/planner.md says how these were fitted.
+constexpr double kEventAttributes = std::numeric_limits<double>::quiet_NaN();
+constexpr CostModel kTupleKeyCosts[] = {
+    {.near = {.number = 17, .string = 68, .match = 4, .constraint = 0.2, .candidate = 5, .cell = 3},
+     .far = {.number = 26, .string = 100, .match = 6, .constraint = 1, .candidate = 20, .cell = 7},
+     .parameter = "event_attributes",
+     .value = kEventAttributes}};
+constexpr CostModel kBlockBitmapCosts[] = {
+    {.near = {.event = 50, .number = 9, .string = 70, .match = 6, .candidate = 12, .cell = 7},
+     .far = {.event = 50, .number = 14, .string = 100, .match = 9, .candidate = 60, .cell = 11},
+     .parameter = "layout",
+     .value = 1},
+    {.near = {.event = 50, .number = 9, .string = 70, .match = 6, .candidate = 60, .cell = 25},
+     .far = {.event = 50, .number = 14, .string = 100, .match = 9, .candidate = 150, .cell = 50},
+     .parameter = "layout",
+     .value = 2}};
+constexpr CostModel kSpatialGridCosts[] = {{.near = {.event = 80,
+                                                     .number = 5,
+                                                     .string = 10,
+                                                     .match = 10,
+                                                     .filter = 0.5,
+                                                     .candidate = 20,
+                                                     .cell = 10,
+                                                     .bit = 2},
+                                            .far = {.event = 80,
+                                                    .number = 5,
+                                                    .string = 10,
+                                                    .match = 30,
+                                                    .filter = 1,
+                                                    .candidate = 80,
+                                                    .cell = 40,
+                                                    .bit = 5},
+                                            .needs_areas = true}};
+constexpr CostModel kClcbCosts[] = {
+    {.near = {.event = 110, .string = 20, .match = 10, .filter = 4, .candidate = 10, .bit = 0.03},
+     .far = {.event = 110, .string = 20, .match = 30, .filter = 15, .candidate = 60, .bit = 0.1},
+     .needs_areas = true}};
+constexpr CostModel kRTreeCosts[] = {
+    {.near = {.event = 40, .match = 10, .filter = 5, .candidate = 12, .cell = 3, .node = 40},
+     .far = {.event = 40, .match = 50, .filter = 60, .candidate = 60, .cell = 10, .node = 70},
+     .needs_areas = true,
+     .parameter = "bulk_load",
+     .value = 1}};
+constexpr CostModel kNaiveCosts[] = {
+    {.near = {.event = 40, .string = 5, .match = 4, .filter = 1.4, .cell = 16},
+     .far = {.event = 40, .string = 5, .match = 6, .filter = 2, .cell = 30}}};
 
 const Engine kEngines[] = {
     {.name = "tuple-key",
@@ -76,7 +83,7 @@ const Engine kEngines[] = {
      .unavailable = always_available,
      .build = build_tuple_key,
      .open = open_tuple_key,
-     .cost = &kTupleKeyCost},
+     .costs = kTupleKeyCosts},
     {.name = "block-bitmap",
      .device = "cpu",
      .is_exact = true,
@@ -86,7 +93,7 @@ const Engine kEngines[] = {
      .unavailable = always_available,
      .build = build_block_bitmap,
      .open = open_block_bitmap,
-     .cost = &kBlockBitmapCost},
+     .costs = kBlockBitmapCosts},
     {.name = "spatial-grid",
      .device = "cpu",
      .is_exact = true,
@@ -96,7 +103,8 @@ const Engine kEngines[] = {
      .unavailable = always_available,
      .build = build_spatial_grid,
      .open = open_spatial_grid,
-     .build_owned = build_owned_spatial_grid},
+     .build_owned = build_owned_spatial_grid,
+     .costs = kSpatialGridCosts},
     {.name = "ocm",
      .device = "cpu",
      .is_exact = true,
@@ -177,7 +185,7 @@ const Engine kEngines[] = {
      .parameters = kClcbParameters,
      .unavailable = always_available,
      .build = build_clcb,
-     .cost = &kClcbCost},
+     .costs = kClcbCosts},
     {.name = "r-tree",
      .device = "cpu",
      .is_exact = true,
@@ -186,7 +194,7 @@ const Engine kEngines[] = {
      .parameters = kRTreeParameters,
      .unavailable = always_available,
      .build = build_r_tree,
-     .cost = &kRTreeCost},
+     .costs = kRTreeCosts},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,
@@ -196,7 +204,7 @@ const Engine kEngines[] = {
      .unavailable = always_available,
      .build = build_naive,
      .open = open_naive,
-     .cost = &kNaiveCost},
+     .costs = kNaiveCosts},
 };
 
 template <typename Items, typename Name>

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tamis.engines import engines
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -149,13 +151,13 @@ def _segment_lines(segment: SegmentPlan) -> list[str]:
         return [*lines, "  waits for the next merge; until then by a pivot of each filter"]
     if not segment.is_planned:
         return lines + [
-            f"  {_counted(group.n_filters, 'filter')}: {group.engine}{_settings(group.parameters)}"
+            f"  {_counted(group.n_filters, 'filter')}: {_label(group)}"
             + (", as asked for" if place == 0 else ", which the other cannot index")
             for place, group in enumerate(segment.groups)
         ]
     if segment.n_events == 0:
         return lines + [
-            f"  {_counted(group.n_filters, 'filter')}: {group.engine}{_settings(group.parameters)}"
+            f"  {_counted(group.n_filters, 'filter')}: {_label(group)}"
             ", as planned when it was saved"
             for group in segment.groups
         ]
@@ -174,7 +176,7 @@ def _segment_lines(segment: SegmentPlan) -> list[str]:
             f"{_time(segment.best_ns)}"
         )
     known = [ns for ns in present if ns is not None]
-    if len(known) == len(present) and sum(known) > 1.01 * segment.best_ns:
+    if len(known) == len(present) and sum(known) > 1.2 * segment.best_ns:
         lines.append(
             f"  the newest estimates favour another plan, {_time(segment.best_ns)}: not enough to "
             "build the index again before the next merge"
@@ -185,21 +187,32 @@ def _segment_lines(segment: SegmentPlan) -> list[str]:
     return lines
 
 
-def _settings(parameters: Mapping[str, float]) -> str:
-    return "".join(f" {name}={value:g}" for name, value in parameters.items())
+def _settings(engine: str, parameters: Mapping[str, float]) -> str:
+    """The parameters that do not have their presets."""
+    presets = {
+        each.name: each.preset
+        for found in engines()
+        if found.name == engine
+        for each in found.parameters
+    }
+    return "".join(
+        f" {name}={value:g}" for name, value in parameters.items() if value != presets.get(name)
+    )
+
+
+def _label(group: GroupPlan) -> str:
+    return group.engine + _settings(group.engine, group.parameters)
 
 
 def _group_lines(group: GroupPlan) -> list[str]:
     which = "all of them" if group.filters == "all" else group.filters
     estimated = f", {_time(group.ns)} an event estimated" if group.ns is not None else ""
-    lines = [
-        f"  {which} ({_counted(group.n_filters, 'filter')}): {group.engine}"
-        f"{_settings(group.parameters)}{estimated}"
-    ]
-    width = max((len(each.engine) for each in group.estimates), default=0)
+    lines = [f"  {which} ({_counted(group.n_filters, 'filter')}): {_label(group)}{estimated}"]
+    labels = [each.engine + _settings(each.engine, each.parameters) for each in group.estimates]
+    width = max(map(len, labels), default=0)
     least = group.estimates[0].ns if group.estimates else 1.0
-    for each in group.estimates:
-        times = f"×{each.ns / least:.3g}" if each.ns > least else ""
+    for label, each in zip(labels, group.estimates, strict=True):
+        times = f"×{_amount(each.ns / least)}" if each.ns > least else ""
         work = ", ".join(f"{_amount(amount)} {name}" for name, amount in each.work.items())
-        lines.append(f"    {each.engine:<{width}}  {_time(each.ns):>8}  {times:<8}{work}")
+        lines.append(f"    {label:<{width}}  {_time(each.ns):>8}  {times:<8}{work}")
     return lines

@@ -82,8 +82,8 @@ enum Feature : std::uint32_t {
   kEverything = 127
 };
 
-// What an event costs, in ns for each unit of work. The planner of "auto" counts the work of an
-// index on a sample and multiplies.
+// What an event costs, in ns for each unit of work, for the planner of "auto". It times a small
+// index and counts its work; from these it estimates how much more a large one takes.
 struct WorkCost {
   double event = 0;   // once
   double number = 0;  // for each attribute of the event: looking it up, ranking its value
@@ -97,12 +97,10 @@ struct CostModel {
   WorkCost near;             // where the index lies in the caches of a core
   WorkCost far;              // where it lies in memory
   bool needs_areas = false;  // it gains nothing from filters without an area
-  // Parameters that it gets from the planner, if not their presets.
-  struct Setting {
-    const char* name = nullptr;
-    double value = 0;
-  };
-  Setting setting = {};
+  // The parameter that the planner sets, if not all have their presets; NaN stands for the number
+  // of attributes of an event.
+  const char* parameter = nullptr;
+  double value = 0;
 };
 
 struct Engine {
@@ -122,7 +120,8 @@ struct Engine {
   // Filters of one slot stand side by side. Gives a MovableIndex.
   std::unique_ptr<Index> (*build_owned)(std::shared_ptr<const FilterTable>, const Parameters&,
                                         std::span<const std::uint32_t> slot_of) = nullptr;
-  const CostModel* cost = nullptr;  // null: "auto" never takes it
+  // One for each way to build it that the planner may choose; none: "auto" never takes it.
+  std::span<const CostModel> costs = {};
 };
 
 // Every engine, in order of priority. One explicit table: self-registering statics vanish from

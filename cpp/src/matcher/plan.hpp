@@ -13,6 +13,7 @@ struct EventFacts {
   bool is_guess = true;  // none were seen: they are made up from the filters
   std::size_t n_events = 0;
   double n_attributes = 0;        // of an event, on average
+  double usual_width = 0;         // attributes that nearly all events have, roughly; 0: they differ
   double n_strings = 0;           // values of an event that are strings
   double positions = 0;           // share of events that have one
   std::vector<double> presences;  // [n_attributes] share of events that have each
@@ -26,8 +27,11 @@ struct Work {
 // What one engine would take.
 struct Estimate {
   EngineChoice choice;
-  double ns = 0;  // an event
-  Work work;      // of the whole group
+  Parameters tried_with;  // instead of the choice's, for what is only guessed
+  const CostModel* cost = nullptr;
+  double ns = 0;        // an event
+  double model_ns = 0;  // by the cost model alone
+  Work work;            // of the whole group
   double n_bytes = 0;
 };
 
@@ -37,7 +41,7 @@ struct GroupPlan {
   std::size_t n_filters = 0;
   std::size_t n_trial_filters = 0;  // that trial indexes were built over
   std::vector<Estimate> estimates;  // the cheapest first
-  double ns() const;                // estimated for `choice`
+  const Estimate& chosen() const;   // of `choice`
 };
 
 struct SegmentPlan {
@@ -47,6 +51,7 @@ struct SegmentPlan {
   std::vector<GroupPlan> groups;
   double seconds = 0;  // of CPU time that planning took
   double ns() const;
+  double model_ns() const;
 };
 
 }  // namespace tamis

@@ -23,10 +23,16 @@ constexpr std::size_t kMinEvents = 16;  // fewer say less than a guess
 constexpr std::size_t kMinGroupFilters = 256;
 // A plan that is not the simplest must be so much cheaper.
 constexpr double kWorthwhile = 0.9;
+// Events are of one width if nine of ten have at most so many times the attributes of one of ten.
+constexpr double kSameWidth = 2;
 // Work below this, over all events of a trial, is too little to tell how it grows.
 constexpr double kMinCounted = 64;
 // An index of the first size lies in the caches of a core, of the second in memory.
 constexpr double kNearBytes = 1 << 20, kFarBytes = 64 << 20;
+// Trials are timed in rounds, each of them in turn, so that a busy moment hurts all; the least
+// counts. A round has at most so many events, and ends early after so long.
+constexpr std::size_t kTimedEvents = 64, kEventsAtOnce = 8, kRounds = 5;
+constexpr double kRoundSeconds = 0.0005;
 
 enum FilterKind : std::uint8_t { kLocated, kFixed, kOther, kNumKinds };
 constexpr const char* kKindNames[] = {"with an area", "with a fixed value", "others"};
@@ -183,8 +189,47 @@ double cpu_seconds() {
 
 struct Trial {
   Estimate estimate;
-  std::shared_ptr<const Index> index;  // if it is of all filters
-  double n_matches = 0;
+  std::shared_ptr<const Index> index;
+  double n_matches = 0;  // of all filters
+  double model_ns = 0;   // of the trial itself
+};
+
+// Single events through an index, as a match does it.
+class Stopwatch {
+ public:
+  Stopwatch(const Index& index, std::size_t n_filters)
+      : index_(index), scratch_(index.make_scratch()), targets_(n_filters) {
+    std::iota(targets_.begin(), targets_.end(), 0u);
+    setup_.slot_of = setup_.target_of = targets_.data();
+    setup_.can_repeat = false;
+    setup_.n_targets = n_filters;
+  }
+  // Takes the time of a round; the events are the same in each.
+  void run(const EventBatch& events) {
+    const std::size_t n_events = std::min(events.size(), kTimedEvents);
+    std::size_t done = 0;
+    const double begin = cpu_seconds();
+    double seconds = 0;
+    while (done < n_events && seconds < kRoundSeconds) {
+      const std::size_t end = std::min(done + kEventsAtOnce, n_events);
+      for (; done < end; ++done) {
+        Collector out(setup_, stamps_, buffers_);
+        index_.match(events, done, done + 1, *scratch_, out);
+      }
+      seconds = cpu_seconds() - begin;
+    }
+    least_ns_ = std::min(least_ns_, 1e9 * seconds / static_cast<double>(done));
+  }
+  double least_ns() const { return least_ns_; }
+
+ private:
+  const Index& index_;
+  std::unique_ptr<Scratch> scratch_;
+  std::vector<std::uint32_t> targets_;
+  Collector::Setup setup_;
+  Stamps stamps_;
+  CollectorBuffers buffers_;
+  double least_ns_ = std::numeric_limits<double>::infinity();
 };
 
 class Planner {
@@ -203,8 +248,8 @@ class Planner {
 
  private:
   GroupPlan plan_part(const Part& part, bool keeps_index);
-  std::vector<EngineChoice> candidates(const Part& part) const;
-  Trial try_out(const EngineChoice& choice, const Part& part,
+  std::vector<Estimate> candidates(const Part& part) const;  // without estimates yet
+  Trial try_out(const Estimate& candidate, const Part& part,
                 const std::shared_ptr<const FilterTable>& sample,
                 const std::shared_ptr<const FilterTable>& smaller) const;
 
@@ -217,7 +262,7 @@ class Planner {
   double n_matches_ = 0;
 };
 
-std::vector<EngineChoice> Planner::candidates(const Part& part) const {
+std::vector<Estimate> Planner::candidates(const Part& part) const {
   bool has_areas = false;
   std::uint32_t features = 0, n_constraints = 0;
   for (const auto& [begin, end] : part.runs) {
@@ -227,35 +272,44 @@ std::vector<EngineChoice> Planner::candidates(const Part& part) const {
       n_constraints = std::max(n_constraints, filters_.table->filter(filter).constraints.count);
     }
   }
-  std::vector<EngineChoice> found;
+  std::vector<Estimate> found;
   for (const Engine& engine : engines()) {
-    if (engine.cost == nullptr || !engine.is_exact || !engine.unavailable().empty()) continue;
-    if (engine.cost->needs_areas && !has_areas) continue;
+    if (!engine.is_exact || engine.costs.empty() || !engine.unavailable().empty()) continue;
     if ((features & ~engine.features) != 0 || n_constraints > engine.n_most_constraints) continue;
-    Parameters given;
-    if (engine.cost->setting.name != nullptr) {
-      given[engine.cost->setting.name] = engine.cost->setting.value;
+    for (const CostModel& cost : engine.costs) {
+      if (cost.needs_areas && !has_areas) continue;
+      Parameters given;
+      Estimate& candidate = found.emplace_back();
+      candidate.cost = &cost;
+      if (cost.parameter != nullptr) {
+        given[cost.parameter] = std::isnan(cost.value) ? facts_.usual_width : cost.value;
+      }
+      candidate.tried_with = complete_parameters(engine, given);
+      // What a guess says of events is good for a trial, and not for the index.
+      if (facts_.is_guess && cost.parameter != nullptr && std::isnan(cost.value)) given.clear();
+      candidate.choice = {&engine, complete_parameters(engine, given)};
     }
-    found.push_back({&engine, complete_parameters(engine, given)});
   }
   return found;
 }
 
-Trial Planner::try_out(const EngineChoice& choice, const Part& part,
+Trial Planner::try_out(const Estimate& candidate, const Part& part,
                        const std::shared_ptr<const FilterTable>& sample,
                        const std::shared_ptr<const FilterTable>& smaller) const {
+  const EngineChoice& choice = candidate.choice;
   Trial trial;
-  trial.index = choice.engine->build(sample, choice.parameters);
+  trial.estimate = candidate;
+  trial.index = choice.engine->build(sample, candidate.tried_with);
   const Counted counted = count_work(*trial.index, sample->size(), *events_);
   const double scale = static_cast<double>(part.n_filters) / static_cast<double>(sample->size());
+  const auto n_bytes = static_cast<double>(trial.index->n_bytes());
+  trial.model_ns = cost_ns(*candidate.cost, counted.work, facts_, counted.n_matches, n_bytes);
   trial.n_matches = counted.n_matches * scale;
-  trial.estimate.choice = choice;
   trial.estimate.work = counted.work;
-  trial.estimate.n_bytes = static_cast<double>(trial.index->n_bytes()) * scale;
+  trial.estimate.n_bytes = n_bytes * scale;
   if (smaller) {
-    trial.index = nullptr;
     const Counted fewer =
-        count_work(*choice.engine->build(smaller, choice.parameters), smaller->size(), *events_);
+        count_work(*choice.engine->build(smaller, candidate.tried_with), smaller->size(), *events_);
     const double ratio = static_cast<double>(sample->size()) / static_cast<double>(smaller->size());
     for (const auto unit : kUnits) {
       const double more = counted.work.*unit, less = fewer.work.*unit;
@@ -266,8 +320,8 @@ Trial Planner::try_out(const EngineChoice& choice, const Part& part,
       trial.estimate.work.*unit = more * std::pow(scale, power);
     }
   }
-  trial.estimate.ns = cost_ns(*choice.engine->cost, trial.estimate.work, facts_, trial.n_matches,
-                              trial.estimate.n_bytes);
+  trial.estimate.model_ns = cost_ns(*candidate.cost, trial.estimate.work, facts_, trial.n_matches,
+                                    trial.estimate.n_bytes);
   return trial;
 }
 
@@ -287,16 +341,27 @@ GroupPlan Planner::plan_part(const Part& part, bool keeps_index) {
   plan.n_filters = part.n_filters;
   plan.n_trial_filters = n_tried;
   std::vector<Trial> trials;
-  for (const EngineChoice& choice : candidates(part)) {
-    trials.push_back(try_out(choice, part, sample, smaller));
+  for (const Estimate& candidate : candidates(part)) {
+    trials.push_back(try_out(candidate, part, sample, smaller));
+  }
+  std::vector<Stopwatch> watches;
+  for (const Trial& trial : trials) watches.emplace_back(*trial.index, sample->size());
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    for (Stopwatch& watch : watches) watch.run(*events_);
+  }
+  for (std::size_t at = 0; at < trials.size(); ++at) {
+    Trial& trial = trials[at];
+    trial.estimate.ns = watches[at].least_ns() * trial.estimate.model_ns / trial.model_ns;
   }
   // In the order of the table where they are equal.
   std::stable_sort(trials.begin(), trials.end(),
                    [](const Trial& a, const Trial& b) { return a.estimate.ns < b.estimate.ns; });
   for (const Trial& trial : trials) plan.estimates.push_back(trial.estimate);
   plan.choice = plan.estimates.front().choice;
-  // An index that follows moves must know whose its filters are.
-  if (keeps_index && is_whole && plan.choice.engine->build_owned == nullptr) {
+  // An index that follows moves must know whose its filters are, which trials do not.
+  const Estimate& best = trials.front().estimate;
+  if (keeps_index && is_whole && best.tried_with == best.choice.parameters &&
+      best.choice.engine->build_owned == nullptr) {
     index_ = std::move(trials.front().index);
   }
   n_matches_ += trials.front().n_matches;
@@ -320,7 +385,7 @@ SegmentPlan Planner::plan() {
     double ns = 0;
     for (const Part& kind : kinds) {
       GroupPlan group = plan_part(kind, false);
-      ns += group.ns();
+      ns += group.chosen().ns;
       const auto same = std::find_if(groups.begin(), groups.end(), [&](const GroupPlan& each) {
         return each.choice == group.choice;
       });
@@ -339,12 +404,13 @@ SegmentPlan Planner::plan() {
         for (const Estimate& other : group.estimates) {
           if (!(other.choice == estimate.choice)) continue;
           estimate.ns += other.ns;
+          estimate.model_ns += other.model_ns;
           estimate.n_bytes += other.n_bytes;
           for (const auto unit : kUnits) estimate.work.*unit += other.work.*unit;
         }
       }
     }
-    if (groups.size() > 1 && ns < kWorthwhile * plan.whole.ns()) {
+    if (groups.size() > 1 && ns < kWorthwhile * plan.whole.chosen().ns) {
       plan.groups = std::move(groups);
       parts_ = std::move(parts);
       index_ = nullptr;
@@ -354,18 +420,36 @@ SegmentPlan Planner::plan() {
   return plan;
 }
 
+// In steps, so that chance does not change a plan.
+double usual_width(const EventBatch& events) {
+  std::vector<std::uint64_t> widths;
+  for (std::size_t event = 0; event < events.size(); ++event) {
+    widths.push_back(events.offsets[event + 1] - events.offsets[event]);
+  }
+  std::sort(widths.begin(), widths.end());
+  const auto low = static_cast<double>(widths[widths.size() / 10]);
+  const auto high = static_cast<double>(widths[widths.size() * 9 / 10]);
+  if (low < 1 || high > kSameWidth * low) return 0;
+  const double middle = std::sqrt(low * high);
+  return std::round(std::exp2(std::round(2 * std::log2(middle)) / 2));
+}
+
 }  // namespace
 
-double GroupPlan::ns() const {
-  for (const Estimate& estimate : estimates) {
-    if (estimate.choice == choice) return estimate.ns;
-  }
-  return 0;
+const Estimate& GroupPlan::chosen() const {
+  return *std::find_if(estimates.begin(), estimates.end(),
+                       [&](const Estimate& estimate) { return estimate.choice == choice; });
 }
 
 double SegmentPlan::ns() const {
   double all = 0;
-  for (const GroupPlan& group : groups) all += group.ns();
+  for (const GroupPlan& group : groups) all += group.chosen().ns;
+  return all;
+}
+
+double SegmentPlan::model_ns() const {
+  double all = 0;
+  for (const GroupPlan& group : groups) all += group.chosen().model_ns;
   return all;
 }
 
@@ -376,6 +460,7 @@ EventFacts facts_of(const EventBatch& events, bool is_guess) {
   if (events.size() == 0) return facts;
   const auto n_events = static_cast<double>(events.size());
   facts.n_attributes = static_cast<double>(events.values.size()) / n_events;
+  facts.usual_width = usual_width(events);
   for (const EventValue& value : events.values) {
     facts.n_strings += (value.kind == Kind::string ? 1 : 0) / n_events;
   }
@@ -429,12 +514,17 @@ PlannedSegment build_planned(SegmentFilters filters, const EventBatch& events) {
   return {Segment::planned(std::move(groups)), std::move(plan)};
 }
 
-double estimate_ns(const Segment& segment, const EventBatch& events) {
+double model_ns(const Segment& segment, const EventBatch& events) {
   const EventFacts facts = facts_of(events, false);
   double ns = 0;
   for (const Group& group : segment.groups()) {
-    const CostModel* cost = group.engine().cost;
-    if (cost == nullptr) return std::numeric_limits<double>::infinity();
+    const EngineChoice& choice = group.choice();
+    const auto cost = std::find_if(choice.engine->costs.begin(), choice.engine->costs.end(),
+                                   [&](const CostModel& each) {
+                                     return each.parameter == nullptr || std::isnan(each.value) ||
+                                            choice.parameters.at(each.parameter) == each.value;
+                                   });
+    if (cost == choice.engine->costs.end()) return std::numeric_limits<double>::infinity();
     const Counted counted = count_work(group.index(), group.size(), events);
     ns += cost_ns(*cost, counted.work, facts, counted.n_matches,
                   static_cast<double>(group.index().n_bytes()));

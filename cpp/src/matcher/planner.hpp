@@ -6,11 +6,15 @@
 //     trial indexes of each candidate engine ◄─ sample of events (event_sample.hpp, or guessed)
 //                   │ the work that they count, for an event; how it grows with the filters
 //                   ▼
-//     ns = work × ns for each unit (Engine::cost)  ─►  the cheapest engine of each kind, or of all
+//     ns of the trial × cost model of all the work / of the trial's (Engine::costs)
+//                   │
+//                   ▼
+//     the cheapest engine for each kind, or for all
 //
-// A candidate is an exact engine with a cost model in the table of engines. Counting instead of
-// timing makes plans repeatable and lets them be explained; the constants were fitted to times
-// (docs/planner.md). Few filters are tried in full, and the trial's index is kept.
+// A candidate is an exact engine with a cost model in the table of engines. Trials are timed, since
+// a unit of work is not always the same: a candidate of tuple-key costs 5 ns or, with an area, 60.
+// Estimates from counts alone were wrong by up to 6 times (docs/planner.md). Few filters are tried
+// in full, and the trial's index is kept.
 #pragma once
 
 #include <memory>
@@ -27,8 +31,8 @@ struct PlannedSegment {
 // Plans and builds. `events` may be empty: then they are guessed.
 PlannedSegment build_planned(SegmentFilters filters, const EventBatch& events);
 
-// What an event costs with the indexes that the segment has; by the same constants.
-double estimate_ns(const Segment& segment, const EventBatch& events);
+// What an event costs with the indexes that the segment has, by their cost models.
+double model_ns(const Segment& segment, const EventBatch& events);
 // What it would cost if the segment were planned anew. Builds nothing but trials.
 std::shared_ptr<const SegmentPlan> plan_again(const Segment& segment, const EventBatch& events);
 

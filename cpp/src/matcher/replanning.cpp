@@ -31,14 +31,14 @@ EventBatch first_events(const EventBatch& events, std::size_t n_most) {
   return some;
 }
 
-// What the present choice would cost by the trials of a new plan.
-double present_ns(const Segment& segment, const SegmentPlan& fresh, const EventBatch& events) {
+// How many times as much as with the new plan the present choice would cost.
+double times_as_much(const Segment& segment, const SegmentPlan& fresh, const EventBatch& events) {
   if (segment.groups().size() == 1) {
     for (const Estimate& estimate : fresh.whole.estimates) {
-      if (estimate.choice == segment.choice()) return estimate.ns;
+      if (estimate.choice == segment.choice()) return estimate.ns / fresh.ns();
     }
   }
-  return estimate_ns(segment, events);
+  return model_ns(segment, events) / fresh.model_ns();
 }
 
 bool has_choices_of(const Segment& segment, const SegmentPlan& plan) {
@@ -83,7 +83,7 @@ std::vector<SegmentReasons> Matcher::State::plan() const {
       each.n_matches = plan->n_matches;
       each.planning_s = plan->seconds;
       each.best_ns = plan->ns();
-      each.best_single_ns = plan->whole.ns();
+      each.best_single_ns = plan->whole.chosen().ns;
     }
     const bool is_as_planned = plan != nullptr && has_choices_of(*segment, *plan);
     for (std::size_t at = 0; at < segment->groups().size(); ++at) {
@@ -145,12 +145,11 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
       for (const Group& group : segment->groups()) group.check();
       const std::shared_ptr<const SegmentPlan> plan = plans[segment->serial()];
       if (plan && !plan->events.is_guess && difference(plan->events, facts) < kMaxDifference &&
-          estimate_ns(*segment, few) < kAsExpected * plan->ns()) {
+          model_ns(*segment, few) < kAsExpected * plan->model_ns()) {
         continue;
       }
       std::shared_ptr<const SegmentPlan> fresh = plan_again(*segment, events);
-      if (!has_choices_of(*segment, *fresh) &&
-          present_ns(*segment, *fresh, few) > kMuchWorse * fresh->ns()) {
+      if (!has_choices_of(*segment, *fresh) && times_as_much(*segment, *fresh, few) > kMuchWorse) {
         stale.push_back(segment);
       } else {
         plans[segment->serial()] = std::move(fresh);
