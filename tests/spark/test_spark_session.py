@@ -50,7 +50,7 @@ def test_a_session_starts_where_there_is_no_java(tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.stdout.strip() == "3", done.stderr

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -32,11 +32,14 @@ from tamis.matcher import Matcher
 from tamis.spark.frames import check_frame, fields_of
 from tamis.spark.index import REJECTED_SCHEMA, IndexRef
 from tamis.spark.manifest import File, Manifest, Piece, Shard, Summary
+from tamis.spark.partitioning import IS_GOOD, KEYS, grow_tree, shard_by_tree, with_keys
 from tamis.spark.store import Store, absolute_uri
 
 # Matching several shards costs more than one, and so does building on one core alone.
 SUBSCRIPTIONS_PER_SHARD = 500_000
 _MAX_SHOWN = 5
+REPEATS = "n_same"
+_REPEATED = "the id must stand once in the table"
 
 BUILT_SCHEMA = "shard int, built string, reasons array<string>"
 _BUILT = pa.schema(
@@ -55,6 +58,7 @@ def build_index(
     parameters: Mapping[str, float] | None = None,
     space: str = "plane",
     n_shards: int | None = None,
+    partition_by: str = "id",
     mode: str = "permissive",
 ) -> IndexRef:
     """Builds an index of subscriptions and gives back its first version, or the next one.
@@ -62,6 +66,9 @@ def build_index(
     id, predicate, subscriber  the columns; `subscriber` is one called so, if there is one
     engine, parameters, space  as of `tamis.Matcher`
     n_shards   into how many parts; by default one for each half million subscriptions
+    partition_by   "id"; "region": subscriptions with a place (`NEAR`) live with their neighbours,
+               so that an event concerns few shards; or the name of an attribute that most of them
+               compare with numbers, for the same. Shard 0 has what has no such place or number.
     mode       "permissive": rows that cannot be taken are in `ref.rejected(spark)`, with the
                reason; "failfast": one such row is a `BatchError`, and there is no new version
 
@@ -77,6 +84,10 @@ def build_index(
     chosen, id_type = choose_columns(subscriptions, id, predicate, subscriber)
     if n_shards is None:
         n_shards = max(1, -(-chosen.count() // SUBSCRIPTIONS_PER_SHARD))
+    if not isinstance(partition_by, str):
+        raise ArgumentTypeError(
+            f"partition_by must be 'id', 'region' or an attribute, not {partition_by!r}"
+        )
     if not isinstance(n_shards, int) or n_shards < 1:
         raise ArgumentError(f"n_shards must be an integer from 1 on, not {n_shards!r}")
     manifest = Manifest(
@@ -85,11 +96,17 @@ def build_index(
         engine=engine,
         parameters=dict(parameters or {}),
         id_type=id_type,
-        partition_by="id",
+        partition_by=partition_by,
         created=now(),
         shards=(),
     )
-    shards = chosen.withColumn("shard", shard_of(F.col("id"), n_shards))
+    if partition_by == "id":
+        shards = chosen.withColumn("shard", shard_of(F.col("id"), n_shards))
+    else:
+        keyed = with_keys(with_repeats(chosen), partition_by).persist()
+        manifest = dataclasses.replace(manifest, tree=grow_tree(keyed, n_shards - 1))
+        shard = shard_by_tree(manifest.tree, F.col(KEYS[0]), F.col(KEYS[1]), F.col("id"))
+        shards = keyed.withColumn("shard", shard).drop(*KEYS, IS_GOOD)
     built = (
         shards.repartitionById(n_shards, F.col("shard"))
         .mapInArrow(ShardBuilder(uri, manifest), BUILT_SCHEMA)
@@ -221,11 +238,30 @@ class ShardBuilder:
         if rows is None:
             return
         number = rows.column("shard")[0].as_py()
-        rows, rejected = sift(rows.drop_columns(["shard"]))
+        rows, repeated = without_repeats(rows.drop_columns(["shard"]))
+        rows, rejected = sift(rows)
+        rejected.extend(repeated)
         store = Store(self.uri)
         with new_matcher(self.manifest) as matcher:
             take(matcher, rows, rejected)
             yield built_shard(store, number, matcher, rejected).to_batch()
+
+
+def with_repeats(frame: DataFrame) -> DataFrame:
+    """Adds how often an id stands in the table. Spread by id, a shard sees that for itself."""
+    return frame.withColumn(REPEATS, F.count(F.lit(1)).over(Window.partitionBy("id")))
+
+
+def without_repeats(rows: pa.Table) -> tuple[pa.Table, Rejected]:
+    """Rows whose id stands once, as far as `with_repeats` has counted, and the others."""
+    rejected = Rejected()
+    if REPEATS not in rows.column_names:
+        return rows, rejected
+    is_repeated = pc.and_(pc.greater(rows.column(REPEATS), 1), pc.is_valid(rows.column("id")))
+    rows = rows.drop_columns([REPEATS])
+    bad = rows.filter(is_repeated)
+    rejected.add(bad, [_REPEATED] * len(bad))
+    return rows.filter(pc.invert(is_repeated)), rejected
 
 
 def read_rows(batches: Iterator[pa.RecordBatch]) -> pa.Table | None:
@@ -290,7 +326,7 @@ def sift(rows: pa.Table, needed: Sequence[str] | None = None) -> tuple[pa.Table,
     if len(repeated):
         is_repeated = pc.is_in(rows.column("id"), value_set=repeated)
         bad = rows.filter(is_repeated)
-        rejected.add(bad, ["the id must stand once in the table"] * len(bad))
+        rejected.add(bad, [_REPEATED] * len(bad))
         rows = rows.filter(pc.invert(is_repeated))
     return rows, rejected
 

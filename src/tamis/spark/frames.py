@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from tamis.errors import ArgumentTypeError, UnavailableError
 
@@ -20,6 +23,15 @@ def check_frame(frame: Any, what: str) -> None:
         raise ArgumentTypeError(
             f"{what} must be a DataFrame of Spark, not a {type(frame).__name__}"
         )
+
+
+def arrow_schema_of(schema: T.StructType) -> pa.Schema:
+    """As Spark has it in UTC; newer versions want to be told the time zone."""
+    words: dict[str, Any] = {}
+    if "timezone" in signature(to_arrow_schema).parameters:
+        words["timezone"] = "UTC"
+    arrow: pa.Schema = to_arrow_schema(schema, **words)
+    return arrow
 
 
 def fields_of(frame: DataFrame) -> dict[str, T.DataType]:

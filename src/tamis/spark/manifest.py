@@ -150,6 +150,7 @@ class Manifest:
     partition_by: str
     created: str
     shards: tuple[Shard, ...]
+    tree: Any = None  # of `partitioning`, where they are not spread by id
     rejected: tuple[Piece, ...] = ()  # tables of rows that were not taken, as Parquet
     n_rejected: int = 0
 

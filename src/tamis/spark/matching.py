@@ -16,6 +16,7 @@ from tamis.errors import ArgumentError, ArgumentTypeError
 from tamis.spark.events import EventColumns, choose_events
 from tamis.spark.frames import check_frame
 from tamis.spark.index import IndexRef
+from tamis.spark.locality import ROUTES, bring_together
 from tamis.spark.taskstats import StatsOfTask
 from tamis.spark.worker import Answer, Request, match_events
 
@@ -44,6 +45,7 @@ def match(
     deliver: str = "subscriptions",
     keep: Sequence[str] = (),
     max_mapped_bytes: int | None = None,
+    route: str = "auto",
     stats_folder: str | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """What `DataFrame.transform` takes: events in, matches out.
@@ -60,6 +62,9 @@ def match(
     keep      other columns of the events that the result has too
     max_mapped_bytes  how much of the index a worker has mapped at a time; by default all of it.
               Below that, large batches of events sweep over the shards.
+    route     "auto": events are shuffled so that those of one place or value come together, where
+              the index was built with `partition_by`, cannot be mapped at once and that is
+              estimated to pay; "always", "never"
     stats_folder  a folder that all workers see, where each task writes what it has done, as JSON
 
     What is wrong with the columns is an error when the DataFrame is transformed; no task has
@@ -69,10 +74,13 @@ def match(
         id, columns, attrs, position, output, deliver, keep, max_mapped_bytes, stats_folder
     )
     wanted.check(ref)
+    if route not in ROUTES:
+        raise ArgumentError(f"route must be {', '.join(ROUTES)}, not {route!r}")
 
     def transform(events: DataFrame) -> DataFrame:
         check_frame(events, "events")
         matcher, schema = wanted.plan(ref, events.schema)
+        events = bring_together(events, ref.manifest, id, position, max_mapped_bytes, route)
         return events.select(matcher.columns.select()).mapInArrow(matcher, schema)
 
     return transform

@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from tamis.errors import ArgumentError, EventError, StorageError
+from tamis.spark.frames import arrow_schema_of
 from tamis.spark.index import IndexRef
 from tamis.spark.matching import EventMatcher, Wanted
 from tamis.spark.store import absolute_uri
@@ -61,7 +62,7 @@ class TamisSource(DataSource):
     def reader(self, schema: T.StructType) -> DataSourceReader:
         matcher, _, files = self._plan()
         rows_per_task = self._number("rows_per_task") or _ROWS_PER_TASK
-        return _Reader(matcher, files, rows_per_task, to_arrow_schema(schema))
+        return _Reader(matcher, files, rows_per_task, arrow_schema_of(schema))
 
     def _plan(self) -> tuple[EventMatcher, T.StructType, _Files]:
         for name in self.options:

@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.functions import udtf
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
 
 from tamis.errors import ArgumentError
+from tamis.spark.frames import arrow_schema_of
 from tamis.spark.index import IndexRef
 from tamis.spark.matching import EventMatcher
 from tamis.spark.scanning import TamisSource, wanted_from_texts
@@ -37,7 +37,10 @@ class TamisMatch:
         assert result.matcher is not None
         assert result.events is not None
         self._matcher = result.matcher
-        self._schema = to_arrow_schema(result.events)
+        self._schema = arrow_schema_of(result.events)
+        self._times = [
+            f.name for f in result.events.fields if isinstance(f.dataType, T.TimestampType)
+        ]
         self._rows: list[dict[str, Any]] = []
 
     @staticmethod
@@ -67,7 +70,13 @@ class TamisMatch:
         return _Result(schema, matcher=matcher, events=events.dataType)
 
     def eval(self, row: Any, *_: Any, **__: Any) -> Iterator[tuple[Any, ...]]:
-        self._rows.append(row.asDict())
+        event = row.asDict()
+        for name in self._times:
+            if (
+                event[name] is not None
+            ):  # Spark gives times of the worker's zone, which they do not say
+                event[name] = event[name].astimezone()
+        self._rows.append(event)
         if len(self._rows) >= _ROWS_PER_BATCH:
             yield from self.terminate()
 

@@ -23,6 +23,7 @@ from tamis.errors import ArgumentError, ArgumentTypeError, BatchError, StorageEr
 from tamis.matcher import Matcher
 from tamis.spark.building import (
     BUILT_SCHEMA,
+    REPEATS,
     BuiltShard,
     Rejected,
     directory_files,
@@ -33,14 +34,19 @@ from tamis.spark.building import (
     shard_of,
     sift,
     take,
+    with_repeats,
+    without_repeats,
 )
-from tamis.spark.cache import private_copy
+from tamis.spark.cache import open_shard, private_copy
 from tamis.spark.frames import check_frame, fields_of
 from tamis.spark.index import IndexRef
 from tamis.spark.manifest import File, Manifest, Piece, Shard, Summary
+from tamis.spark.partitioning import IS_GOOD, KEYS, shard_by_tree, with_keys
 from tamis.spark.store import Store
 
 CHANGES = ("subscribe", "unsubscribe", "move")
+_DROP = " lives in another shard now"  # no change that anybody could write
+_LIVES_IN = T.StructField("lives_in", T.IntegerType())
 
 
 def update_index(ref: IndexRef, changes: DataFrame, *, mode: str = "permissive") -> IndexRef:
@@ -68,7 +74,10 @@ def update_index(ref: IndexRef, changes: DataFrame, *, mode: str = "permissive")
     old = ref.manifest
     chosen = _choose_columns(changes, old)
     n_shards = len(old.shards)
-    rows = chosen.withColumn("shard", shard_of(F.col("id"), n_shards))
+    if old.partition_by == "id":
+        rows = chosen.withColumn("shard", shard_of(F.col("id"), n_shards))
+    else:
+        rows = _with_places(ref, chosen)
     built = (
         rows.repartitionById(n_shards, F.col("shard"))
         .mapInArrow(ShardUpdater(ref), BUILT_SCHEMA)
@@ -83,6 +92,56 @@ def update_index(ref: IndexRef, changes: DataFrame, *, mode: str = "permissive")
         n_shards,
         mode,
     )
+
+
+def _with_places(ref: IndexRef, changes: DataFrame) -> DataFrame:
+    """Where each change belongs, if subscriptions are not spread by id: where the id lives now.
+
+    A new predicate may belong to another shard; then the old one has to be dropped where it was.
+    """
+    manifest = ref.manifest
+    numbers = changes.sparkSession.range(len(manifest.shards)).select(
+        F.col("id").cast("int").alias("shard")
+    )
+    ids = changes.select("id").where(F.col("id").isNotNull()).distinct()
+    found = (
+        ids.crossJoin(numbers)
+        .repartitionById(len(manifest.shards), F.col("shard"))
+        .mapInArrow(ShardSearcher(ref), T.StructType([ids.schema["id"], _LIVES_IN]))
+    )
+    keyed = with_keys(with_repeats(changes), manifest.partition_by).join(found, "id", "left")
+    is_new = F.col("change") == "subscribe"
+    target = shard_by_tree(manifest.tree, F.col(KEYS[0]), F.col(KEYS[1]), F.col("id"))
+    here = F.coalesce(F.col("lives_in"), F.lit(0))
+    placed = keyed.withColumn("shard", F.when(is_new, target).otherwise(here))
+    left = placed.where(
+        is_new & F.col(IS_GOOD) & (F.col("lives_in") != F.col("shard")) & (F.col(REPEATS) == 1)
+    )
+    left = left.withColumn("change", F.lit(_DROP)).withColumn("shard", F.col("lives_in"))
+    names = [*changes.columns, REPEATS, "shard"]
+    return placed.select(names).unionByName(left.select(names))
+
+
+@dataclass(frozen=True)
+class ShardSearcher:
+    """Runs in a task that looks for ids in one shard."""
+
+    ref: IndexRef
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            number = batch.column("shard")[0].as_py()
+            opened = open_shard(self.ref.store, self.ref.manifest, self.ref.manifest.shards[number])
+            try:
+                ids = [id for id in batch.column("id").to_pylist() if id in opened.matcher]
+            finally:
+                opened.close()
+            found = pa.array(ids, batch.column("id").type)
+            yield pa.record_batch(
+                [found, pa.array([number] * len(ids), pa.int32())], names=["id", "lives_in"]
+            )
 
 
 def _choose_columns(changes: DataFrame, manifest: Manifest) -> DataFrame:
@@ -156,15 +215,20 @@ class ShardUpdater:
 
 
 def _apply(matcher: Matcher, rows: pa.Table, rejected: Rejected) -> None:
+    rows, repeated = without_repeats(rows)
     good, bad = sift(rows, ("change", "id"))
+    rejected.extend(repeated)
     rejected.extend(bad)
-    known = pc.is_in(good.column("change"), value_set=pa.array(CHANGES))
+    known = pc.is_in(good.column("change"), value_set=pa.array([*CHANGES, _DROP]))
     unknown = good.filter(pc.invert(known))
     rejected.add(unknown, [f"change must be {', '.join(CHANGES)}"] * len(unknown))
 
     def of(change: str) -> pa.Table:
         return good.filter(pc.equal(good.column("change"), change))
 
+    dropped = of(_DROP).column("id").to_pylist()
+    if dropped:
+        matcher.unsubscribe_many(dropped)
     gone = _present(matcher, of("unsubscribe"), rejected)
     if gone.num_rows:
         matcher.unsubscribe_many(gone.column("id").to_pylist())

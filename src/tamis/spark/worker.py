@@ -29,8 +29,8 @@ POSITION = (" x", " y")
 """The names of position columns; no predicate can write them without quotes."""
 
 # An answer is cut into parts of about so many ids, so that events with many matches fit.
-_IDS_PER_PART = 1 << 20
-_FIRST_SLICE = 4096
+_IDS_PER_PART = 1 << 22
+_FIRST_SLICE = 64  # events whose matches are counted before larger slices are tried
 _MAX_GROWTH = 4
 
 
@@ -58,6 +58,9 @@ class OpenShards:
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, tuple[OpenShard, int]] = OrderedDict()
+        # Of the events before: how many can be matched at a time. Each slice sweeps all shards.
+        self.n_slice = _FIRST_SLICE // _MAX_GROWTH
+        self.matches_per_event = 0.0
 
     def get(self, ref: IndexRef, manifest: Manifest, shard: Shard, limit: int | None) -> OpenShard:
         known = self._open.get(shard.key)
@@ -88,14 +91,16 @@ def match_events(ref: IndexRef, events: pa.RecordBatch, request: Request) -> Ite
     manifest = ref.manifest
     shards = _shards.setdefault(ref.path, OpenShards())
     shards.keep_only({shard.key for shard in manifest.shards})
-    begin, n_slice = 0, _FIRST_SLICE
+    begin = 0
     while begin < events.num_rows:
+        n_most = _IDS_PER_PART / max(shards.matches_per_event, 1e-6)
+        n_slice = int(max(1, min(n_most, shards.n_slice * _MAX_GROWTH)))
         part = events.slice(begin, n_slice)
         answer = _match_slice(ref, manifest, shards, part, request, begin)
         yield answer
         begin += part.num_rows
-        per_event = max(1.0, float(answer.counts.sum())) / part.num_rows
-        n_slice = int(min(part.num_rows * _MAX_GROWTH, max(1, _IDS_PER_PART / per_event)))
+        shards.n_slice = n_slice
+        shards.matches_per_event = float(answer.counts.mean())
 
 
 def _match_slice(
