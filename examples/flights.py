@@ -1,4 +1,4 @@
-"""Alerts over real flights: `make demo`.
+"""Alerts over real flights, in one process without Spark: `python examples/flights.py`.
 
 Thousands of standing alerts, every tenth flight that left New York in 2013 with the weather at its
 departure, month by month. Every number printed is measured in this run.

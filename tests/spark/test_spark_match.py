@@ -16,7 +16,6 @@ from tamis.spark import workloads as tables
 
 N_EVENTS = 1500
 FAMILIES = {
-    "pcm-default": {"n_filters": 2000},
     "pcm-strings-50": {"n_filters": 2000},
     "hem-default": {"n_subscriptions": 2000},
     "clcb-default": {"n_subscriptions": 300},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.util import find_spec
 
 from tamis.errors import UnavailableError
@@ -20,3 +21,6 @@ def _is_there(name: str) -> bool:
 
 if not _is_there("pyspark"):
     raise MissingSparkError('tamis.spark needs PySpark; pip install "tamis[spark]"')
+
+# Nothing here goes through pandas: PySpark only wants to see it.
+warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -51,6 +51,7 @@ def session(
         "spark.sql.execution.arrow.pyspark.enabled": True,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.showConsoleProgress": False,
+        "spark.log.level": "ERROR",
     }
     if master.startswith("local"):
         settings |= {

@@ -64,7 +64,7 @@ class TamisSource(DataSource):
         rows_per_task = self._number("rows_per_task") or _ROWS_PER_TASK
         return _Reader(matcher, files, rows_per_task, arrow_schema_of(schema))
 
-    def _plan(self) -> tuple[EventMatcher, T.StructType, _Files]:
+    def _plan(self) -> tuple[EventMatcher, T.StructType, ParquetFiles]:
         for name in self.options:
             if name.lower() not in _OPTIONS:
                 raise ArgumentError(
@@ -76,7 +76,7 @@ class TamisSource(DataSource):
         ref = IndexRef.open(self.options["index"], self._number("version"))
         wanted = wanted_from_texts(self.options)
         wanted.check(ref)
-        files = _Files(absolute_uri(self.options["path"]))
+        files = ParquetFiles(absolute_uri(self.options["path"]))
         matcher, schema = wanted.plan(ref, from_arrow_schema(files.schema()))
         return matcher, schema, files
 
@@ -128,7 +128,7 @@ def number_from_text(name: str, text: str | None) -> int | None:
 
 
 @dataclass(frozen=True)
-class _Files:
+class ParquetFiles:
     """The Parquet files at a path or URI."""
 
     uri: str
@@ -187,7 +187,7 @@ class _Part(InputPartition):
 
 class _Reader(DataSourceReader):
     def __init__(
-        self, matcher: EventMatcher, files: _Files, rows_per_task: int, schema: pa.Schema
+        self, matcher: EventMatcher, files: ParquetFiles, rows_per_task: int, schema: pa.Schema
     ) -> None:
         self._matcher, self._files = matcher, files
         self._rows_per_task, self._schema = rows_per_task, schema
