@@ -22,8 +22,8 @@ from tamis.spark.partitioning import shard_by_tree
 
 ROUTES = ("auto", "always", "never")
 
-# Measured in one run of `python -m tamis.spark.measure`, one core: page faults of a mapped image,
-# and rows written and read again by a shuffle.
+# Assumed, for one core: page faults of a mapped image, and rows that a shuffle writes and reads.
+# Only their ratio decides, and only where an index does not fit.
 _MAPPED_BYTES_PER_S = 1.0e9
 _SHUFFLED_BYTES_PER_S = 1.0e8
 
