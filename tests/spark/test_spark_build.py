@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,23 @@ def test_building_again_makes_the_next_version_and_keeps_the_old_one(
         assert [tuple(r) for r in events.transform(ts.match(ref, id="event")).collect()] == [
             (1, id)
         ]
+
+
+def test_an_index_that_was_built_anew_at_its_path_is_not_taken_for_the_old_one(
+    spark: SparkSession, index: str
+) -> None:
+    first = ts.build_index(spark.createDataFrame(ROWS[:1], "id int, predicate string"), index)
+    assert first.n_subscriptions == 1
+    shutil.rmtree(index)
+    rows = [(1, "temp > 1"), (2, "temp > 2")]
+    second = ts.build_index(spark.createDataFrame(rows, "id int, predicate string"), index)
+    assert second.version == first.version == 1
+    assert second != first
+    assert second.n_subscriptions == 2
+    events = spark.createDataFrame([(1, 5)], "event int, temp int")
+    assert events.transform(ts.match(second, id="event")).count() == 2
+    with pytest.raises(Exception, match="version 1 is another one now"):
+        events.transform(ts.match(first, id="event")).collect()
 
 
 def test_an_index_of_nothing_matches_nothing(spark: SparkSession, index: str) -> None:

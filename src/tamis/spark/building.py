@@ -30,7 +30,7 @@ from tamis.errors import (
 )
 from tamis.matcher import Matcher
 from tamis.spark.frames import check_frame, fields_of
-from tamis.spark.index import REJECTED_SCHEMA, IndexRef
+from tamis.spark.index import REJECTED_SCHEMA, IndexRef, hash_of
 from tamis.spark.manifest import File, Manifest, Piece, Shard, Summary
 from tamis.spark.partitioning import IS_GOOD, KEYS, grow_tree, shard_by_tree, with_keys
 from tamis.spark.store import Store, absolute_uri
@@ -222,8 +222,9 @@ def publish(
         rejected=tuple(each.rejected for each in built if each.rejected is not None),
         n_rejected=n_rejected,
     )
-    store.write_version(whole.version, whole.to_json())
-    return IndexRef(store.uri, whole.version)
+    data = whole.to_json()
+    store.write_version(whole.version, data)
+    return IndexRef(store.uri, whole.version, hash_of(data))
 
 
 @dataclass(frozen=True)

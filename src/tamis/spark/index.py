@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 from dataclasses import dataclass
@@ -23,10 +24,15 @@ REJECTED_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class IndexRef:
-    """A version of an index: where it lies, and its number. It never changes."""
+    """A version of an index: where it lies, and its number. It never changes.
+
+    The hash of its manifest tells it from another of the same number, at a path where an index was
+    deleted and built anew.
+    """
 
     path: str
     version: int
+    hash: str
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], version: int | None = None) -> Self:
@@ -42,7 +48,7 @@ class IndexRef:
             raise StorageError(
                 f"{uri}: has no version {version}; there are {there}. Was it vacuumed?"
             )
-        ref = cls(uri, version)
+        ref = cls(uri, version, hash_of(Store(uri).read_version(version)))
         _ = ref.manifest
         return ref
 
@@ -52,7 +58,7 @@ class IndexRef:
 
     @property
     def manifest(self) -> Manifest:
-        return _read_manifest(self.path, self.version)
+        return _read_manifest(self)
 
     @property
     def store(self) -> Store:
@@ -85,7 +91,17 @@ def _open_store(path: str) -> Store:
     return Store(path)
 
 
+def hash_of(manifest: bytes) -> str:
+    return hashlib.sha256(manifest).hexdigest()
+
+
 @lru_cache(maxsize=64)
-def _read_manifest(path: str, version: int) -> Manifest:
-    data = _open_store(path).read_version(version)
-    return Manifest.from_json(data, f"{path}: the manifest of version {version}")
+def _read_manifest(ref: IndexRef) -> Manifest:
+    data = ref.store.read_version(ref.version)
+    manifest = Manifest.from_json(data, f"{ref.path}: the manifest of version {ref.version}")
+    if hash_of(data) != ref.hash:
+        raise StorageError(
+            f"{ref.path}: version {ref.version} is another one now; was the index deleted and "
+            "built anew? Open it again"
+        )
+    return manifest
