@@ -13,6 +13,7 @@
 #include "encode/arrow_abi.h"
 #include "events.hpp"
 #include "storage/journal.hpp"
+#include "tamis/filter_summary.hpp"
 
 namespace tamis {
 namespace {
@@ -446,6 +447,27 @@ nb::dict to_dict(const SegmentReasons& segment) {
   return all;
 }
 
+nb::dict to_dict(const FilterSummary& summary) {
+  nb::dict all;
+  all["n_filters"] = summary.n_filters;
+  nb::dict attributes;
+  for (const AttributeSummary& each : summary.attributes) {
+    nb::dict attribute;
+    attribute["numbers"] = each.accepts_numbers;
+    attribute["strings"] = each.accepts_strings;
+    attribute["booleans"] = each.accepts_booleans;
+    attribute["n_needing"] = each.n_needing;
+    attribute["low"] = each.low;
+    attribute["high"] = each.high;
+    attributes[each.name.c_str()] = attribute;
+  }
+  all["attributes"] = attributes;
+  all["n_with_area"] = summary.n_with_area;
+  all["box"] = nb::make_tuple(summary.min_x, summary.min_y, summary.max_x, summary.max_y);
+  all["max_radius"] = summary.max_radius;
+  return all;
+}
+
 nb::object encode_json(const Matcher&, const View& view, nb::handle data, nb::handle position,
                        bool skip_bad_lines) {
   Py_buffer buffer;
@@ -663,6 +685,19 @@ void bind_matcher(nb::module_& module) {
             return all;
           },
           nb::sig("def _plan(self) -> list[dict[str, object]]"))
+      .def(
+          "_summary",
+          [](Matcher& matcher) {
+            FilterSummary summary;
+            {
+              const nb::gil_scoped_release released;
+              matcher.flush();
+              summary = summarize(matcher.view());
+            }
+            return to_dict(summary);
+          },
+          "What its filters ask of events, all in all.",
+          nb::sig("def _summary(self) -> dict[str, object]"))
       .def("__len__", &Matcher::size)
       .def(
           "__contains__",
