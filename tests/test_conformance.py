@@ -135,6 +135,8 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "fpga-default": {"planted": 0.5},
     "fpga-predicates-5": {"planted": 0.5},
     "fpga-skewed": {"planted": 0.5},
+    "mix-default": {"planted": 0.5},
+    "mix-areas": {"planted": 0.5},
     "flights": {},
     "cities": {},
 }
