@@ -13,10 +13,10 @@ namespace tamis {
 namespace {
 
 // Up to so many filters are tried in full, above one of kTrialShare, but not more than the most.
-constexpr std::size_t kMinTrialFilters = 1024;
+constexpr std::size_t kMinTrialFilters = 2048;
 constexpr std::size_t kMaxTrialFilters = 16 * 1024;
 constexpr std::size_t kTrialShare = 32;
-constexpr std::size_t kSmallerTrial = 4;  // the second trial has a fourth, to see how work grows
+constexpr std::size_t kSmallerTrial = 2;  // the second trial has half, to see how work grows
 constexpr std::size_t kGuessedEvents = 64;
 constexpr std::size_t kMinEvents = 16;  // fewer say less than a guess
 // A kind with fewer filters is not worth an index of its own.
