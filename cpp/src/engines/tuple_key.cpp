@@ -87,6 +87,51 @@ struct TileEvent {
   std::size_t runs_begin = 0, runs_end = 0;
 };
 
+// The keys that were found for the events of a tile. Two keys of an event may have one hash, and
+// the records of that hash must be tested once: a collector that has no stamps keeps what comes
+// twice.
+class SeenKeys {
+ public:
+  void clear() {
+    ++stamp_;
+    n_seen_ = 0;
+  }
+  // False: it was there already.
+  bool insert(std::size_t event, std::uint32_t key) {
+    if (2 * (n_seen_ + 1) > slots_.size()) grow();
+    Slot& slot = find(event, key);
+    if (slot.stamp == stamp_) return false;
+    slot = {event, key, stamp_};
+    ++n_seen_;
+    return true;
+  }
+
+ private:
+  struct Slot {
+    std::size_t event = 0;
+    std::uint32_t key = 0;
+    std::uint64_t stamp = 0;
+  };
+  Slot& find(std::size_t event, std::uint32_t key) {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t at = ((event * 0x9E3779B97F4A7C15ull) ^ (key * 0xC2B2AE3D27D4EB4Full)) >> 20 & mask;
+    while (slots_[at].stamp == stamp_ && (slots_[at].event != event || slots_[at].key != key)) {
+      at = (at + 1) & mask;
+    }
+    return slots_[at];
+  }
+  void grow() {
+    std::vector<Slot> old(2 * slots_.size());
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.stamp == stamp_) find(slot.event, slot.key) = slot;
+    }
+  }
+  std::vector<Slot> slots_ = std::vector<Slot>(256);
+  std::size_t n_seen_ = 0;
+  std::uint64_t stamp_ = 1;
+};
+
 class TupleKeyScratch final : public Scratch {
  public:
   ValueByAttribute values;
@@ -98,6 +143,7 @@ class TupleKeyScratch final : public Scratch {
   std::vector<std::uint32_t> keys;
   std::vector<FoundKey> found;
   std::vector<Run> runs;
+  SeenKeys seen;
   std::vector<TileEvent> tile;
   std::vector<std::pair<AttributeId, std::uint32_t>> attributes;  // of one event, with ranks
   std::vector<std::uint64_t> hits;
@@ -130,7 +176,8 @@ class TupleKeyIndex final : public Index {
   void match_alone(const EventBatch& events, const TileEvent& event, TupleKeyScratch& scratch,
                    Collector& out, Counters& counters) const;
   // Appends the runs of keys that were found, and stops where these are enough for a while.
-  void find_runs(const KeyIndex& plan, FoundKeys& keys, TupleKeyScratch& scratch) const;
+  void find_runs(const KeyIndex& plan, const TileEvent& event, FoundKeys& keys,
+                 TupleKeyScratch& scratch) const;
   // False: all targets are settled.
   bool verify(const EventBatch& events, const TileEvent& event, const Run* runs, std::size_t n_runs,
               TupleKeyScratch& scratch, Collector& out, bool& has_values, Counters& counters) const;
@@ -297,7 +344,7 @@ void TupleKeyIndex::prepare(const EventBatch& events, TileEvent& event,
   }
 }
 
-void TupleKeyIndex::find_runs(const KeyIndex& plan, FoundKeys& keys,
+void TupleKeyIndex::find_runs(const KeyIndex& plan, const TileEvent& event, FoundKeys& keys,
                               TupleKeyScratch& scratch) const {
   const std::uint64_t* records = records_.data();
   const std::size_t n_most = scratch.runs.size() + kMostRuns;
@@ -308,6 +355,10 @@ void TupleKeyIndex::find_runs(const KeyIndex& plan, FoundKeys& keys,
   for (; keys.next < keys.end && scratch.runs.size() < n_most; ++keys.next) {
     const Run run = plan.run_of(scratch.found[keys.next]);
     if (run.begin == run.end) continue;
+    if (keys.n_entries_done == 0 &&
+        !scratch.seen.insert(event.event, scratch.found[keys.next].key)) {
+      continue;
+    }
     if (plan.is_in_order()) {
       prefetch(run.begin);
       scratch.runs.push_back(run);
@@ -371,6 +422,7 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
                                 Counters& counters) const {
   const auto probe = scratch.kernels->probe;
   scratch.runs.clear();
+  scratch.seen.clear();
   for (TileEvent& event : scratch.tile) {
     const KeyIndex& plan = plans_[event.plan];
     const std::size_t n_keys = event.keys_end - event.keys_begin;
@@ -392,7 +444,7 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
   for (TileEvent& event : scratch.tile) {
     event.runs_begin = scratch.runs.size();
     if (header_.always_end > 0) scratch.runs.push_back({0, header_.always_end});
-    find_runs(plans_[event.plan], event.found, scratch);
+    find_runs(plans_[event.plan], event, event.found, scratch);
     event.runs_end = scratch.runs.size();
   }
   const std::size_t n_runs = scratch.runs.size();
@@ -404,7 +456,7 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
     bool goes_on = verify(events, event, scratch.runs.data() + event.runs_begin,
                           event.runs_end - event.runs_begin, scratch, out, has_values, counters);
     while (goes_on && event.found.next < event.found.end) {
-      find_runs(plans_[event.plan], event.found, scratch);
+      find_runs(plans_[event.plan], event, event.found, scratch);
       goes_on = verify(events, event, scratch.runs.data() + n_runs, scratch.runs.size() - n_runs,
                        scratch, out, has_values, counters);
       scratch.runs.resize(n_runs);
@@ -430,6 +482,7 @@ void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event
     unload_ranks(event, scratch);
     return;
   }
+  scratch.seen.clear();
   const Run always{0, header_.always_end};
   bool goes_on = header_.always_end == 0 || verify_runs(&always, 1);
   const KeyIndex& plan = plans_[event.plan];
@@ -447,7 +500,7 @@ void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event
     }
     for (FoundKeys found{0, n_found, 0}; goes_on && found.next < found.end;) {
       scratch.runs.clear();
-      find_runs(plan, found, scratch);
+      find_runs(plan, event, found, scratch);
       goes_on = verify_runs(scratch.runs.data(), scratch.runs.size());
     }
   };
