@@ -101,7 +101,7 @@ def test_modes_have_their_series(smoke: tamis.bench.Run) -> None:
     assert series == {
         "build": {"deployment"},
         "latency": {"core", "dict", "call"},
-        "throughput": {"encoded", "arrow"},
+        "throughput": {"encoded", "arrow", "json"},
         "encode": {"dict", "arrow-flat", "arrow-map", "json-lines"},
         "parse": {"parse_many", "subscribe_many"},
     }
