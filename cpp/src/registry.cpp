@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cuda/ccm.hpp"
+#include "cuda/clcb_cuda.hpp"
+#include "cuda/device.hpp"
 #include "engines/ada_rein.hpp"
 #include "engines/be_tree.hpp"
 #include "engines/bit_vector.hpp"
@@ -51,6 +54,15 @@ const Engine kEngines[] = {
      .parameters = kOcmParameters,
      .unavailable = always_available,
      .build = build_ocm},
+    {.name = "ccm",
+     .device = "cuda",
+     .is_exact = true,
+     .description = "PCM on a GPU: tables by a bit vector of names, then a thread a constraint",
+     .features = kEverything,
+     .n_most_constraints = kCcmMostConstraints,
+     .parameters = kCcmParameters,
+     .unavailable = cuda_unavailable,
+     .build = build_ccm},
     {.name = "hem",
      .device = "cpu",
      .is_exact = true,
@@ -123,6 +135,15 @@ const Engine kEngines[] = {
      .parameters = kClcbParameters,
      .unavailable = always_available,
      .build = build_clcb},
+    {.name = "clcb-cuda",
+     .device = "cuda",
+     .is_exact = true,
+     .description = "clcb on a GPU: a thread for each filter, and for each constraint",
+     .features = kEverything,
+     .n_most_constraints = kClcbCudaMostConstraints,
+     .parameters = kClcbCudaParameters,
+     .unavailable = cuda_unavailable,
+     .build = build_clcb_cuda},
     {.name = "r-tree",
      .device = "cpu",
      .is_exact = true,

@@ -28,10 +28,10 @@
 #include "clcb.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
+#include "common/name_bits.hpp"
 #include "common/placed_filter.hpp"
 #include "common/simd.hpp"
 #include "common/thread_pool.hpp"
@@ -79,8 +79,9 @@ struct Settings {
 class ClcbIndex final : public Index {
  public:
   ClcbIndex(std::shared_ptr<const FilterTable> table, const Settings& settings)
-      : table_(std::move(table)), settings_(settings) {
-    map_names();
+      : table_(std::move(table)),
+        settings_(settings),
+        names_(table_->n_attributes(), settings.name_bits) {
     place_filters();
   }
 
@@ -100,13 +101,11 @@ class ClcbIndex final : public Index {
 
   std::size_t n_bytes() const override {
     const auto bytes = [](const auto& items) { return items.capacity() * sizeof(items[0]); };
-    return sizeof(*this) + bytes(bits_of_) + bytes(blooms_) + bytes(circles_) + bytes(filters_);
+    return sizeof(*this) + names_.n_bytes() + bytes(blooms_) + bytes(circles_) + bytes(filters_);
   }
 
  private:
-  void map_names();
   void place_filters();
-  std::uint32_t bloom_of(const FilterTable::Filter& filter) const;
 
   void prepare(const EventBatch& events, std::size_t event, Input& input) const;
   void locate(std::uint32_t begin, std::uint32_t end, std::span<const Input> inputs,
@@ -123,37 +122,12 @@ class ClcbIndex final : public Index {
 
   std::shared_ptr<const FilterTable> table_;
   Settings settings_;
-  std::vector<std::uint32_t> bits_of_;  // [n_attributes]
+  NameBits names_;
   std::uint32_t n_placed_ = 0;
   std::vector<std::uint32_t> blooms_;  // [n_filters]
   std::vector<Circle> circles_;        // [n_placed]
   std::vector<FilterIdx> filters_;     // [n_filters]
 };
-
-// Each name gets `name_bits` different bits by a hash of its number.
-void ClcbIndex::map_names() {
-  bits_of_.resize(table_->n_attributes());
-  for (std::size_t name = 0; name < bits_of_.size(); ++name) {
-    std::uint64_t state = name;
-    while (static_cast<std::size_t>(std::popcount(bits_of_[name])) < settings_.name_bits) {
-      // splitmix64
-      state += 0x9E3779B97F4A7C15u;
-      std::uint64_t mixed = state;
-      mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
-      mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
-      bits_of_[name] |= std::uint32_t{1} << ((mixed ^ (mixed >> 31)) % 32);
-    }
-  }
-}
-
-std::uint32_t ClcbIndex::bloom_of(const FilterTable::Filter& filter) const {
-  std::uint32_t bloom = 0;
-  for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
-    const Constraint& constraint = table_->constraint(filter.constraints.first + at);
-    if (constraint.needs_attribute()) bloom |= bits_of_[constraint.attribute];
-  }
-  return bloom;
-}
 
 void ClcbIndex::place_filters() {
   const auto n_filters = static_cast<FilterIdx>(table_->size());
@@ -169,18 +143,13 @@ void ClcbIndex::place_filters() {
     const std::uint32_t area = smallest_area(*table_, filter);
     const std::uint32_t number = area == kNoArea ? unplaced++ : placed++;
     if (area != kNoArea) circles_[number] = {table_->area(area).centre, table_->area(area).limit};
-    blooms_[number] = bloom_of(filter);
+    blooms_[number] = names_.of_filter(*table_, filter);
     filters_[number] = idx;
   }
 }
 
 void ClcbIndex::prepare(const EventBatch& events, std::size_t event, Input& input) const {
-  std::uint32_t bloom = 0;
-  for (std::uint64_t at = events.offsets[event]; at < events.offsets[event + 1]; ++at) {
-    const AttributeId attribute = events.attributes[at];
-    if (attribute < bits_of_.size()) bloom |= bits_of_[attribute];
-  }
-  input.missing = ~bloom;
+  input.missing = ~names_.of_event(events, event);
   input.has_position = events.has_position(event);
   if (input.has_position) {
     input.position = to_point(table_->space(), events.x[event], events.y[event]);
