@@ -1,9 +1,10 @@
 // Latency and breakdown of the papers' GPU engines on their default workloads, as 000 table 4 and
-// figure 14 and 003 figure 6 have them: `tamis_gpu_bench [share of the workload]`.
+// figure 14 and 003 figure 6 have them, and HEM beside its twin on the CPU: `tamis_gpu_bench [share
+// of the workload]`.
 //
-// Workloads are drawn as `pcm-default` and `clcb-default` of tamis.workloads are, by this file:
-// where the GPU is, PyArrow may not be. Every answer is compared with that of `naive`. Times are of
-// encoded events to collected targets, medians over single events.
+// Workloads are drawn as `pcm-default`, `clcb-default` and `hem-default` of tamis.workloads are, by
+// this file: where the GPU is, PyArrow may not be. Every answer is compared with that of `naive`.
+// Times are of encoded events to collected targets, medians over single events.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -130,6 +131,33 @@ Workload clcb_default(double share, bool always) {
                      EventValue::of(static_cast<std::int64_t>(below(random, 100))));
     }
     all.events.add_position(uniform(random), uniform(random));
+    all.events.end_event();
+  }
+  return all;
+}
+
+// 002 table 2.
+Workload hem_default(double share) {
+  Workload all;
+  all.name = "hem-default";
+  const auto n_filters = static_cast<std::size_t>(1'000'000 * share);
+  all.n_targets = n_filters;
+  Random random(3);
+  Writer writer(all);
+  for (std::size_t filter = 0; filter < n_filters; ++filter) {
+    std::string text;
+    for (const std::size_t name : distinct(random, 10, 20)) {
+      const std::size_t low = 1 + below(random, 700'000);
+      text += (text.empty() ? "a" : " AND a") + std::to_string(name) + " BETWEEN " +
+              std::to_string(low) + " AND " + std::to_string(low + 300'000);
+    }
+    writer.add(text, static_cast<std::uint32_t>(filter));
+  }
+  all.events.n_known = 100;
+  for (std::size_t event = 0; event < 200; ++event) {
+    for (AttributeId name = 0; name < 20; ++name) {
+      all.events.add(name, EventValue::of(static_cast<std::int64_t>(1 + below(random, 1'000'000))));
+    }
     all.events.end_event();
   }
   return all;
@@ -295,6 +323,15 @@ void bench_clcb(double share, bool always) {
               Step{"copy results", times.copy_results_ns - before.copy_results_ns});
 }
 
+void bench_hem(double share) {
+  Workload workload = hem_default(share);
+  expect(workload);
+  for (const double are_joined : {1, 0}) {
+    measure(workload, "hem", {{"joined_ends", are_joined}});
+    measure(workload, "hem-cuda", {{"joined_ends", are_joined}});
+  }
+}
+
 }  // namespace
 }  // namespace tamis
 
@@ -303,4 +340,5 @@ int main(int argc, char** argv) {
   tamis::bench_ccm(share);
   tamis::bench_clcb(share, false);
   tamis::bench_clcb(share, true);
+  tamis::bench_hem(share);
 }

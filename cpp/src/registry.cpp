@@ -5,6 +5,7 @@
 #include "cuda/ccm.hpp"
 #include "cuda/clcb_cuda.hpp"
 #include "cuda/device.hpp"
+#include "cuda/hem_cuda.hpp"
 #include "engines/ada_rein.hpp"
 #include "engines/be_tree.hpp"
 #include "engines/bit_vector.hpp"
@@ -71,6 +72,14 @@ const Engine kEngines[] = {
      .parameters = kHemParameters,
      .unavailable = always_available,
      .build = build_hem},
+    {.name = "hem-cuda",
+     .device = "cuda",
+     .is_exact = true,
+     .description = "hem on a GPU: a thread for each word of the bitsets, and for each pair",
+     .features = kEverything,
+     .parameters = kHemCudaParameters,
+     .unavailable = cuda_unavailable,
+     .build = build_hem_cuda},
     {.name = "rein",
      .device = "cpu",
      .is_exact = true,

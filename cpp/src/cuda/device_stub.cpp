@@ -2,6 +2,7 @@
 #include "ccm.hpp"
 #include "clcb_cuda.hpp"
 #include "device.hpp"
+#include "hem_cuda.hpp"
 #include "tamis/error.hpp"
 
 namespace tamis {
@@ -13,6 +14,10 @@ std::unique_ptr<Index> build_ccm(std::shared_ptr<const FilterTable>, const Param
 }
 
 std::unique_ptr<Index> build_clcb_cuda(std::shared_ptr<const FilterTable>, const Parameters&) {
+  throw UnavailableError(cuda_unavailable());
+}
+
+std::unique_ptr<Index> build_hem_cuda(std::shared_ptr<const FilterTable>, const Parameters&) {
   throw UnavailableError(cuda_unavailable());
 }
 

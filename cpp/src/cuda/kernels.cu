@@ -2,3 +2,4 @@
 // half the time of two.
 #include "ccm_kernels.hpp"
 #include "clcb_kernels.hpp"
+#include "hem_kernels.hpp"

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "input.hpp"
+
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 

@@ -15,7 +15,7 @@ constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max() / 2;
 TEST(shim_device_without_memory_is_an_error_and_loses_nothing) {
   const Equalities workload = equalities(1000, 2, 10, 3, 5, 5);
   const std::size_t n_before = n_bytes_taken();
-  for (const char* engine : {"ccm", "clcb-cuda"}) {
+  for (const char* engine : {"ccm", "clcb-cuda", "hem-cuda"}) {
     set_free_bytes(10'000);
     CHECK_THROWS(built(engine, workload.table), UnavailableError, "has no room for");
     CHECK_EQ(n_bytes_taken(), n_before);
@@ -30,7 +30,7 @@ TEST(shim_device_without_memory_is_an_error_and_loses_nothing) {
 
 TEST(shim_device_that_is_lost_is_an_error_until_it_is_back) {
   const Equalities workload = equalities(1000, 2, 10, 3, 5, 5);
-  for (const char* engine : {"ccm", "clcb-cuda"}) {
+  for (const char* engine : {"ccm", "clcb-cuda", "hem-cuda"}) {
     const std::unique_ptr<Index> index = built(engine, workload.table);
     const std::unique_ptr<Scratch> scratch = index->make_scratch();
     const Answer before = answer_of(*index, 1000, workload.events, *scratch);

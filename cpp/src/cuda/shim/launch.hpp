@@ -26,6 +26,10 @@ inline std::uint32_t atomicAdd(std::uint32_t* number, std::uint32_t more) {
   return __atomic_fetch_add(number, more, __ATOMIC_RELAXED);
 }
 
+inline std::uint32_t atomicOr(std::uint32_t* number, std::uint32_t bits) {
+  return __atomic_fetch_or(number, bits, __ATOMIC_RELAXED);
+}
+
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32_t n_blocks_y,
             void*, Arguments... arguments) {
