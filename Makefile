@@ -127,10 +127,9 @@ check-portable: test-core
 NVCC ?= $(shell command -v nvcc)
 check-cuda:
 	@if [ -z "$(NVCC)" ]; then echo "check-cuda is skipped: there is no nvcc"; else \
-	  for sm in 80 90 120; do \
-	    $(NVCC) -std=c++20 -fmad=false -Werror all-warnings -arch=sm_$$sm -Icpp/include -Icpp/src \
-	      -c cpp/src/cuda/kernels.cu -o /dev/null || exit 1; \
-	  done; echo "the kernels compile for sm_80, sm_90 and sm_120"; fi
+	  $(NVCC) -std=c++20 -fmad=false -Werror all-warnings -Icpp/include -Icpp/src \
+	    $(foreach sm,80 90 120,-gencode arch=compute_$(sm),code=sm_$(sm)) \
+	    -c cpp/src/cuda/kernels.cu -o /dev/null && echo "the kernels compile for sm_80, sm_90 and sm_120"; fi
 
 # The Python tests of the engines for GPUs, where there is one.
 test-gpu: setup

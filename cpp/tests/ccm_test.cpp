@@ -2,6 +2,7 @@
 #include "cuda/ccm.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include "against_naive.hpp"
 #include "cuda/input.hpp"
@@ -135,6 +136,25 @@ TEST(ccm_answers_for_empty_tables_and_filters_without_names) {
         std::vector<std::vector<std::uint32_t>>(2));
   const auto table = table_of({"TRUE", "a0 IS NULL", "NEAR(0, 0, 1)", "a1 IS NULL", "a0 > 0"}, 2);
   CHECK(answer_of("ccm", table, events).filters == answer_of("naive", table, events).filters);
+}
+
+// Threads have their own counters and streams, but there is one constant memory.
+TEST(ccm_and_clcb_cuda_answer_several_threads_at_once) {
+  const Equalities workload = equalities(2000, 2, 10, 3, 5, 40);
+  const auto expected = answer_of("naive", workload.table, workload.events).filters;
+  const std::unique_ptr<Index> indexes[] = {built("ccm", workload.table),
+                                            built("clcb-cuda", workload.table)};
+  std::vector<Answer> answers(6);
+  std::vector<std::thread> threads;
+  for (std::size_t each = 0; each < answers.size(); ++each) {
+    threads.emplace_back([&, each] {
+      const Index& index = *indexes[each % 2];
+      const std::unique_ptr<Scratch> scratch = index.make_scratch();
+      answers[each] = answer_of(index, 2000, workload.events, *scratch);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Answer& answer : answers) CHECK(answer.filters == expected);
 }
 
 TEST(ccm_visits_what_ocm_visits) {

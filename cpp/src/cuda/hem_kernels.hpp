@@ -49,7 +49,12 @@ void launch_hem_or(const HemFilters& filters, const std::uint32_t* sources, std:
 
 void launch_hem_mark(const HemFilters& filters, const HemRun* runs, std::uint32_t n_runs,
                      std::uint32_t longest_run, void* stream) {
-  launch(hem_mark, blocks_for(longest_run), n_runs, stream, filters, runs);
+  constexpr std::uint32_t kMostBlocksY = 65535;
+  for (std::uint32_t first = 0; first < n_runs; first += kMostBlocksY) {
+    const std::uint32_t n_left = n_runs - first;
+    launch(hem_mark, blocks_for(longest_run), n_left < kMostBlocksY ? n_left : kMostBlocksY, stream,
+           filters, runs + first);
+  }
 }
 
 void launch_hem_collect(const HemFilters& filters, void* stream) {

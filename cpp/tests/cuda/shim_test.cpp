@@ -1,8 +1,10 @@
 // What only the shim can show: a device without memory, and one that is lost.
 #include <limits>
+#include <numeric>
 
 #include "../against_naive.hpp"
 #include "cuda/shim/runtime.hpp"
+#include "tamis/matcher.hpp"
 
 namespace tamis {
 namespace {
@@ -38,6 +40,34 @@ TEST(shim_device_that_is_lost_is_an_error_until_it_is_back) {
     CHECK_THROWS(answer_of(*index, 1000, workload.events, *scratch), Error, "the device is gone");
     set_lost(false);
     CHECK(answer_of(*index, 1000, workload.events, *scratch).filters == before.filters);
+  }
+}
+
+// The index is not built, and the matcher goes on without.
+TEST(shim_device_without_memory_leaves_a_matcher_that_answers) {
+  for (const char* engine : {"ccm", "clcb-cuda", "hem-cuda"}) {
+    MatcherOptions options;
+    options.engine = engine;
+    Matcher matcher(options);
+    for (std::int64_t id = 0; id < 1000; ++id) {
+      const std::string predicate = "x >= " + std::to_string(id);
+      const NewSubscription row{IdView::of(id), predicate, std::nullopt};
+      CHECK(matcher.subscribe({&row, 1}).empty());
+    }
+    const auto n_matches = [&] {
+      EventBatch events;
+      events.encode_for(matcher.view().names());
+      events.add(0, EventValue::of(std::int64_t{499}));
+      events.end_event();
+      return matcher.match(matcher.view(), events, {Output::ids, Deliver::subscriptions})
+          .offsets[1];
+    };
+    set_free_bytes(1000);
+    CHECK_THROWS(matcher.flush(), UnavailableError, "has no room for");
+    CHECK_EQ(n_matches(), 500);
+    set_free_bytes(kUnlimited);
+    matcher.flush();
+    CHECK_EQ(n_matches(), 500);
   }
 }
 
