@@ -15,7 +15,7 @@ setup: $(VENV)/.installed
 
 $(VENV)/bin/ninja: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) cmake ninja "nanobind>=2.9" "scikit-build-core>=1.0"
+	$(PIP) cmake ninja "nanobind>=2.9" "scikit-build-core>=1.0" "setuptools>=70.1"
 	touch $@
 
 $(VENV)/.installed: $(VENV)/bin/ninja $(NATIVE)
@@ -23,7 +23,7 @@ $(VENV)/.installed: $(VENV)/bin/ninja $(NATIVE)
 	touch $@
 
 demo: setup
-	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/demo.py --alerts 1000000 --flights 336776 --open
 
 # --- make test: what everybody runs, within 10 minutes on 2 cores (core 2, python 6) -------------
 test: test-core test-python
@@ -104,11 +104,12 @@ check-fuzz: setup
 check-oldest: setup
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/pip install --quiet --disable-pip-version-check cmake ninja "nanobind>=2.9" "scikit-build-core>=1.0" \
-	  numpy==1.26.0 pyarrow==18.0.0 pandas==2.2.0 matplotlib==3.8.0
+	  "setuptools>=70.1" numpy==1.26.0 pyarrow==18.0.0 pandas==2.2.0 matplotlib==3.8.0 pyspark==4.1.0
 	PATH="$(abspath .venv-oldest/bin):$$PATH" .venv-oldest/bin/pip install --quiet --disable-pip-version-check \
 	  --no-build-isolation -Cbuild-dir=build/oldest ".[test]"
 	cd tests && ../.venv-oldest/bin/python -m pytest -q -p no:cacheprovider bench workloads test_encoders.py test_matcher.py \
-	  test_cli.py test_check.py test_explain.py test_index_command.py test_read_only.py test_docs.py
+	  test_cli.py test_check.py test_explain.py test_index_command.py test_read_only.py test_docs.py \
+	  spark/test_spark_update.py spark/test_spark_stream.py spark/test_spark_scan.py
 
 # Other machines: the baseline on a CPU of 2008, and another architecture. An emulator is some
 # twenty times slower: what is large and the same everywhere is left out.

@@ -44,6 +44,21 @@ def test_info_tells_as_text_and_as_json(folder: Path, capsys: pytest.CaptureFixt
     assert json.loads(capsys.readouterr().out)["n_subscriptions"] == 2
 
 
+def test_plan_tells_engines_as_text_and_as_json(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("events.csv").write_text("x\n" + "3\n" * 50)
+    capsys.readouterr()
+    assert cli.main(["index", "plan", "m"]) == 0
+    assert "as planned when it was saved" in capsys.readouterr().out
+    assert cli.main(["index", "plan", "m", "--events", "events.csv"]) == 0
+    assert "50 events seen lately: 1.0 attributes each" in capsys.readouterr().out
+    assert cli.main(["index", "plan", "m", "--events", "events.csv", "--json"]) == 0
+    (segment,) = json.loads(capsys.readouterr().out)["segments"]
+    assert segment["n_filters"] == 2
+    assert segment["groups"][0]["estimates"]
+
+
 def test_a_bad_row_changes_nothing_and_is_named(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@
 #include "encode/arrow_abi.h"
 #include "events.hpp"
 #include "storage/journal.hpp"
+#include "tamis/filter_summary.hpp"
 
 namespace tamis {
 namespace {
@@ -372,6 +373,7 @@ nb::dict to_dict(const MatcherStats& stats) {
   all["n_attributes"] = stats.n_attributes;
   all["n_delta_filters"] = stats.n_delta_filters;
   all["n_dead"] = stats.n_dead;
+  all["n_moved"] = stats.n_moved;
   all["n_merges"] = stats.n_merges;
   all["is_merging"] = stats.is_merging;
   all["version"] = stats.version;
@@ -394,6 +396,75 @@ nb::dict to_dict(const MatcherStats& stats) {
     segments.append(segment);
   }
   all["segments"] = segments;
+  return all;
+}
+
+nb::dict to_dict(const Parameters& parameters) {
+  nb::dict all;
+  for (const auto& [name, value] : parameters) all[name.c_str()] = value;
+  return all;
+}
+
+nb::dict to_dict(const EngineEstimate& estimate) {
+  nb::dict all, work;
+  all["engine"] = estimate.engine.c_str();
+  all["parameters"] = to_dict(estimate.parameters);
+  all["ns"] = estimate.ns;
+  all["n_bytes"] = estimate.n_bytes;
+  for (const auto& [name, amount] : estimate.work) work[name.c_str()] = amount;
+  all["work"] = work;
+  return all;
+}
+
+nb::dict to_dict(const SegmentReasons& segment) {
+  nb::dict all;
+  all["n_filters"] = segment.n_filters;
+  all["is_indexed"] = segment.is_indexed;
+  all["is_planned"] = segment.is_planned;
+  all["n_events"] = segment.n_events;
+  all["is_guess"] = segment.is_guess;
+  all["n_attributes"] = segment.n_attributes;
+  all["positions"] = segment.positions;
+  all["n_matches"] = segment.n_matches;
+  all["planning_s"] = segment.planning_s;
+  all["best_ns"] = segment.best_ns;
+  all["best_single_ns"] = segment.best_single_ns;
+  nb::list groups;
+  for (const GroupReasons& each : segment.groups) {
+    nb::dict group;
+    group["filters"] = each.filters.c_str();
+    group["engine"] = each.engine.c_str();
+    group["parameters"] = to_dict(each.parameters);
+    group["n_filters"] = each.n_filters;
+    group["n_index_bytes"] = each.n_index_bytes;
+    group["n_trial_filters"] = each.n_trial_filters;
+    nb::list estimates;
+    for (const EngineEstimate& estimate : each.estimates) estimates.append(to_dict(estimate));
+    group["estimates"] = estimates;
+    groups.append(group);
+  }
+  all["groups"] = groups;
+  return all;
+}
+
+nb::dict to_dict(const FilterSummary& summary) {
+  nb::dict all;
+  all["n_filters"] = summary.n_filters;
+  nb::dict attributes;
+  for (const AttributeSummary& each : summary.attributes) {
+    nb::dict attribute;
+    attribute["numbers"] = each.accepts_numbers;
+    attribute["strings"] = each.accepts_strings;
+    attribute["booleans"] = each.accepts_booleans;
+    attribute["n_needing"] = each.n_needing;
+    attribute["low"] = each.low;
+    attribute["high"] = each.high;
+    attributes[each.name.c_str()] = attribute;
+  }
+  all["attributes"] = attributes;
+  all["n_with_area"] = summary.n_with_area;
+  all["box"] = nb::make_tuple(summary.min_x, summary.min_y, summary.max_x, summary.max_y);
+  all["max_radius"] = summary.max_radius;
   return all;
 }
 
@@ -606,6 +677,27 @@ void bind_matcher(nb::module_& module) {
       .def(
           "_stats", [](const Matcher& matcher) { return to_dict(matcher.stats()); },
           nb::sig("def _stats(self) -> dict[str, object]"))
+      .def(
+          "_plan",
+          [](const Matcher& matcher) {
+            nb::list all;
+            for (const SegmentReasons& segment : matcher.plan()) all.append(to_dict(segment));
+            return all;
+          },
+          nb::sig("def _plan(self) -> list[dict[str, object]]"))
+      .def(
+          "_summary",
+          [](Matcher& matcher) {
+            FilterSummary summary;
+            {
+              const nb::gil_scoped_release released;
+              matcher.flush();
+              summary = summarize(matcher.view());
+            }
+            return to_dict(summary);
+          },
+          "What its filters ask of events, all in all.",
+          nb::sig("def _summary(self) -> dict[str, object]"))
       .def("__len__", &Matcher::size)
       .def(
           "__contains__",

@@ -1,6 +1,7 @@
 // The one table of engines.
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "cuda/ccm.hpp"
 #include "cuda/clcb_cuda.hpp"
@@ -18,6 +19,7 @@
 #include "engines/r_tree.hpp"
 #include "engines/rein.hpp"
 #include "engines/sff.hpp"
+#include "engines/spatial_grid.hpp"
 #include "engines/tama.hpp"
 #include "engines/tuple_key.hpp"
 #include "tamis/engine.hpp"
@@ -28,6 +30,53 @@ namespace {
 
 std::string always_available() { return {}; }
 
+// What the planner reckons with: docs/planner.md says how these were fitted.
+constexpr double kEventAttributes = std::numeric_limits<double>::quiet_NaN();
+constexpr CostModel kTupleKeyCosts[] = {
+    {.near = {.number = 17, .string = 68, .match = 4, .constraint = 0.2, .candidate = 5, .cell = 3},
+     .far = {.number = 26, .string = 100, .match = 6, .constraint = 1, .candidate = 20, .cell = 7},
+     .parameter = "event_attributes",
+     .value = kEventAttributes}};
+constexpr CostModel kBlockBitmapCosts[] = {
+    {.near = {.event = 50, .number = 9, .string = 70, .match = 6, .candidate = 12, .cell = 7},
+     .far = {.event = 50, .number = 14, .string = 100, .match = 9, .candidate = 60, .cell = 11},
+     .parameter = "layout",
+     .value = 1},
+    {.near = {.event = 50, .number = 9, .string = 70, .match = 6, .candidate = 60, .cell = 25},
+     .far = {.event = 50, .number = 14, .string = 100, .match = 9, .candidate = 150, .cell = 50},
+     .parameter = "layout",
+     .value = 2}};
+constexpr CostModel kSpatialGridCosts[] = {{.near = {.event = 80,
+                                                     .number = 5,
+                                                     .string = 10,
+                                                     .match = 10,
+                                                     .filter = 0.5,
+                                                     .candidate = 20,
+                                                     .cell = 10,
+                                                     .bit = 2},
+                                            .far = {.event = 80,
+                                                    .number = 5,
+                                                    .string = 10,
+                                                    .match = 30,
+                                                    .filter = 1,
+                                                    .candidate = 80,
+                                                    .cell = 40,
+                                                    .bit = 5},
+                                            .needs_areas = true}};
+constexpr CostModel kClcbCosts[] = {
+    {.near = {.event = 110, .string = 20, .match = 10, .filter = 4, .candidate = 10, .bit = 0.03},
+     .far = {.event = 110, .string = 20, .match = 30, .filter = 15, .candidate = 60, .bit = 0.1},
+     .needs_areas = true}};
+constexpr CostModel kRTreeCosts[] = {
+    {.near = {.event = 40, .match = 10, .filter = 5, .candidate = 12, .cell = 3, .node = 40},
+     .far = {.event = 40, .match = 50, .filter = 60, .candidate = 60, .cell = 10, .node = 70},
+     .needs_areas = true,
+     .parameter = "bulk_load",
+     .value = 1}};
+constexpr CostModel kNaiveCosts[] = {
+    {.near = {.event = 40, .string = 5, .match = 4, .filter = 1.4, .cell = 16},
+     .far = {.event = 40, .string = 5, .match = 6, .filter = 2, .cell = 30}}};
+
 const Engine kEngines[] = {
     {.name = "tuple-key",
      .device = "cpu",
@@ -37,7 +86,8 @@ const Engine kEngines[] = {
      .parameters = kTupleKeyParameters,
      .unavailable = always_available,
      .build = build_tuple_key,
-     .open = open_tuple_key},
+     .open = open_tuple_key,
+     .costs = kTupleKeyCosts},
     {.name = "block-bitmap",
      .device = "cpu",
      .is_exact = true,
@@ -46,7 +96,19 @@ const Engine kEngines[] = {
      .parameters = kBlockBitmapParameters,
      .unavailable = always_available,
      .build = build_block_bitmap,
-     .open = open_block_bitmap},
+     .open = open_block_bitmap,
+     .costs = kBlockBitmapCosts},
+    {.name = "spatial-grid",
+     .device = "cpu",
+     .is_exact = true,
+     .description = "areas in buckets by cell and name, then circle, names and content",
+     .features = kEverything,
+     .parameters = kSpatialGridParameters,
+     .unavailable = always_available,
+     .build = build_spatial_grid,
+     .open = open_spatial_grid,
+     .build_owned = build_owned_spatial_grid,
+     .costs = kSpatialGridCosts},
     {.name = "ocm",
      .device = "cpu",
      .is_exact = true,
@@ -143,7 +205,8 @@ const Engine kEngines[] = {
      .features = kEverything,
      .parameters = kClcbParameters,
      .unavailable = always_available,
-     .build = build_clcb},
+     .build = build_clcb,
+     .costs = kClcbCosts},
     {.name = "clcb-cuda",
      .device = "cuda",
      .is_exact = true,
@@ -160,7 +223,8 @@ const Engine kEngines[] = {
      .features = kEverything,
      .parameters = kRTreeParameters,
      .unavailable = always_available,
-     .build = build_r_tree},
+     .build = build_r_tree,
+     .costs = kRTreeCosts},
     {.name = "naive",
      .device = "cpu",
      .is_exact = true,
@@ -169,7 +233,8 @@ const Engine kEngines[] = {
      .parameters = {},
      .unavailable = always_available,
      .build = build_naive,
-     .open = open_naive},
+     .open = open_naive,
+     .costs = kNaiveCosts},
 };
 
 template <typename Items, typename Name>

@@ -50,9 +50,10 @@ struct Seen {
 Seen read_all(const std::string& path) {
   Seen seen;
   seen.summary = read_log(path, [&](const LogRecord& record) {
-    seen.payloads.push_back(record.kind == LogRecord::Kind::subscribe
-                                ? encode_subscribe(record.rows)
-                                : encode_unsubscribe(record.ids));
+    seen.payloads.push_back(
+        record.kind == LogRecord::Kind::subscribe ? encode_subscribe(record.rows)
+        : record.kind == LogRecord::Kind::move    ? encode_move(record.moves)
+                                                  : encode_unsubscribe(record.ids));
   });
   CHECK_EQ(seen.summary.n_records, seen.payloads.size());
   return seen;
@@ -72,8 +73,10 @@ std::vector<std::string> some_payloads() {
   const std::vector<LogSubscribe> integers = {
       {IdView::of(std::int64_t{7}), "a = 'b'", IdView::of(std::int64_t{-1})}};
   const std::vector<IdView> ids = {IdView::of("s1"), IdView::of("")};
+  const std::vector<LogMove> moves = {{IdView::of("s1"), 0.5, -1e300, std::nullopt},
+                                      {IdView::of(""), 1, 2, 300}};
   return {encode_subscribe(strings), encode_unsubscribe(ids), encode_subscribe(integers),
-          encode_unsubscribe({})};
+          encode_move(moves), encode_unsubscribe({})};
 }
 
 std::string make_log(const std::string& directory, const std::vector<std::string>& payloads) {
@@ -129,6 +132,26 @@ TEST(log_records_round_trip) {
   CHECK_EQ(read_log(log_path(scratch.path(), 12), nullptr).n_records, 5u);
   const std::vector<IdView> untyped(1);
   CHECK_THROWS(encode_unsubscribe(untyped), ArgumentError, "must be an integer or a string");
+}
+
+TEST(log_records_of_moves_round_trip) {
+  const ScratchDirectory scratch;
+  const std::vector<LogMove> moves = {
+      {IdView::of(std::int64_t{-1}), -0.0, 5e-324, std::nullopt},
+      {IdView::of(std::int64_t{7}), 1e308, 0.1, 0},
+      {IdView::of("s"), 2, 3, std::numeric_limits<std::uint32_t>::max()}};
+  const std::string path = make_log(scratch.path(), {encode_move(moves), encode_move({})});
+  std::size_t n_visits = 0;
+  read_log(path, [&](const LogRecord& record) {
+    CHECK(record.kind == LogRecord::Kind::move);
+    CHECK(record.moves == (n_visits++ == 0 ? moves : std::vector<LogMove>{}));
+  });
+  CHECK_EQ(n_visits, 2u);
+  // 26 bytes a row with an integer for an id: type, 8 bytes, which area, x and y.
+  CHECK_EQ(encode_move({moves.data(), 1}).size(), 2u + 26u);
+  std::string cut = encode_move(moves);
+  cut.pop_back();
+  CHECK_THROWS(decode_record(cut, "p", 1), StorageError, "ends too early");
 }
 
 TEST(a_log_that_its_writer_shortens_can_be_read_on) {

@@ -156,6 +156,47 @@ TEST(simd_find_subsets_agrees_with_a_loop) {
   }
 }
 
+TEST(simd_find_near_agrees_with_a_loop) {
+  std::mt19937_64 random(21);
+  const auto half = [&](int most) {
+    return static_cast<std::uint32_t>(static_cast<std::uint16_t>(random() % (most + 1)));
+  };
+  for (std::size_t n = 0; n <= 70; ++n) {
+    for (const int most : {4, 8191}) {
+      const auto xy = std::make_unique<std::uint32_t[]>(n);
+      const auto z = std::make_unique<std::uint32_t[]>(n);
+      const auto ids = std::make_unique<std::uint32_t[]>(n);
+      for (std::size_t at = 0; at < n; ++at) {
+        xy[at] = half(most) | half(most) << 16;
+        z[at] = half(most);
+        ids[at] = static_cast<std::uint32_t>(random());
+      }
+      // A place outside of the lattice, to the left and below.
+      const auto x = static_cast<std::int16_t>(random() % 9) - 4;
+      const auto y = static_cast<std::int16_t>(random() % 16384) - 16384;
+      const std::int32_t limit = most == 4 ? 16384 * 16384 - 9000 : 17000 * 17000;
+      const std::uint32_t at_xy = static_cast<std::uint16_t>(x) |
+                                  static_cast<std::uint32_t>(static_cast<std::uint16_t>(y)) << 16;
+      for (const bool is_flat : {true, false}) {
+        std::vector<std::uint32_t> expected;
+        for (std::size_t at = 0; at < n; ++at) {
+          const std::int64_t dx = static_cast<std::int16_t>(xy[at]) - x;
+          const std::int64_t dy = static_cast<std::int16_t>(xy[at] >> 16) - y;
+          const std::int64_t dz = is_flat ? 0 : static_cast<std::int16_t>(z[at]) - 1;
+          if (dx * dx + dy * dy + dz * dz <= limit) expected.push_back(ids[at]);
+        }
+        for_each_level([&](const SimdKernels& kernels) {
+          const auto out = std::make_unique<std::uint32_t[]>(n + 16);
+          CHECK_EQ(kernels.find_near(xy.get(), is_flat ? nullptr : z.get(), ids.get(), n, at_xy, 1,
+                                     limit, out.get()),
+                   expected.size());
+          CHECK(std::equal(expected.begin(), expected.end(), out.get()));
+        });
+      }
+    }
+  }
+}
+
 TEST(simd_find_boxes_agrees_with_a_loop) {
   std::mt19937_64 random(13);
   // Few values, so that points lie on bounds.

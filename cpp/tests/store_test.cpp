@@ -71,7 +71,7 @@ TEST(mapped_slots_and_numbers_are_used_again_over_generations) {
   for (int generation = 1; generation <= 6; ++generation) {
     const std::string before = read_file(path);
     store = std::make_unique<Store>();  // the one before is gone, and its heap with it
-    store->open(Image::open(path, n_bytes));
+    store->open(Image::open(path, n_bytes), Space::plane);
     check_is(*store, model);
     const std::size_t n_slots = store->n_slots(), n_numbers = store->n_subscriber_numbers();
     CHECK_EQ(store->n_bytes() > 0, true);
@@ -136,7 +136,7 @@ TEST(dead_slots_with_filters_stay_dead_in_an_image_and_free_ones_free) {
   const std::uint64_t n_older_bytes = save(store, folder / "older", 2, {});
 
   Store opened;
-  opened.open(Image::open(folder / "image", n_bytes));
+  opened.open(Image::open(folder / "image", n_bytes), Space::plane);
   check_is(opened, model);
   CHECK_EQ(opened.n_dead(), 2u);
   CHECK_EQ(opened.n_live_subscribers(), 1u);
@@ -160,7 +160,7 @@ TEST(dead_slots_with_filters_stay_dead_in_an_image_and_free_ones_free) {
   check_is(opened, model);
 
   Store older;
-  older.open(Image::open(folder / "older", n_older_bytes));
+  older.open(Image::open(folder / "older", n_older_bytes), Space::plane);
   CHECK_EQ(older.n_live(), 10u);
   CHECK_EQ(older.n_live_subscribers(), 2u);
 }
@@ -170,7 +170,7 @@ TEST(an_empty_store_is_saved_and_opened_and_filled) {
   Store empty;
   const std::uint64_t n_bytes = save(empty, folder / "empty", 1, {});
   Store opened;
-  opened.open(Image::open(folder / "empty", n_bytes));
+  opened.open(Image::open(folder / "empty", n_bytes), Space::plane);
   Model model;
   check_is(opened, model);
   for (int id = 0; id < 100; ++id) {
@@ -181,7 +181,7 @@ TEST(an_empty_store_is_saved_and_opened_and_filled) {
   for (const auto& [id, row] : model) opened.kill(opened.find(IdView::of(id)), 3);
   const std::uint64_t n_dead_bytes = save(opened, folder / "dead", 3, {});
   Store free;
-  free.open(Image::open(folder / "dead", n_dead_bytes));
+  free.open(Image::open(folder / "dead", n_dead_bytes), Space::plane);
   model.clear();
   check_is(free, model);
   add(free, model, "again", {"TRUE", "again", true}, 4);

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     from tamis.bench.cli import add_commands
-    from tamis.commands import check, engines, explain, index, match
+    from tamis.commands import check, engines, explain, index, match, pipeline
 
     parser = argparse.ArgumentParser(
         prog="tamis",
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tamis {tamis.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (match, explain, check, index, engines):
+    for command in (match, explain, check, index, engines, pipeline):
         command.add_command(commands)
     add_commands(commands)
     return parser

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,7 @@ from tamis.matches import Matches
 
 if TYPE_CHECKING:
     from tamis.explain import Explanation
+    from tamis.plans import Plan
 
 Position = tuple[str, str] | None
 
@@ -257,6 +258,17 @@ class Matcher(_core.Matcher):
         from tamis.explain import explain
 
         return explain(parse(self[id]), event, at, self.space)
+
+    def plan(self) -> Plan:
+        """Which engine has which filters, and why: estimates of each candidate, in ns an event.
+
+        `print` it, or take its data. With engine="auto" a segment is planned when it is merged,
+        for the events seen lately; see docs/planner.md.
+        """
+        from tamis.plans import to_plan
+
+        n_new = self._stats()["n_delta_filters"]
+        return to_plan(self._engine, cast(int, n_new), self._plan())
 
     def stats(self) -> dict[str, Any]:
         """Counts and bytes, the segments that there are, and merges.

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
 
 import tamis
 import tamis.bench
-from tamis.bench.live import CHURN_TOMBSTONES, FIGURES, Figure
+from tamis.bench.live import FIGURES, Figure
+from tamis.bench.live.churn import CHURN_TOMBSTONES
 from tamis.bench.plan import LIVE_MODES, Cell, make
 from tamis.bench.results import RUN_FILE
 from tamis.bench.tables import quantity
-
-HAS_READ_ONLY = "read_only" in inspect.signature(tamis.Matcher.open).parameters
 
 
 def cell_of(run: tamis.bench.Run, mode: str, workload: str = "") -> dict[str, Any]:
@@ -41,8 +39,6 @@ def test_every_live_mode_gives_a_whole_file_and_leaves_nothing_else(live: tamis.
 @pytest.mark.parametrize("mode", LIVE_MODES)
 def test_every_figure_is_there_with_its_bar(live: tamis.bench.Run, mode: str) -> None:
     expected = set(FIGURES[mode])
-    if mode == "open" and not HAS_READ_ONLY:
-        expected -= {"private", "shared"}
     results = [each for each in live.cells if each["mode"] == mode]
     assert {name for result in results for name in result["figures"]} == expected
     for result in results:
@@ -74,6 +70,13 @@ def test_changes_are_timed_one_by_one(live: tamis.bench.Run) -> None:
     assert hem["series"]["subscribe in merge"]["n"] >= 1
 
 
+def test_moves_are_made_in_place_where_the_engine_follows_them(live: tamis.bench.Run) -> None:
+    result = cell_of(live, "move")
+    assert set(result["series"]) == {"core", "move_many", "move", "still", "moved", "moving"}
+    assert result["details"]["n_moved"] == 0  # ocm does not
+    assert result["series"]["core"]["n"] == 600
+
+
 def test_durable_has_each_way_of_syncing(live: tamis.bench.Run) -> None:
     result = cell_of(live, "durable")
     assert set(result["series"]) == {"none", "grouped", "grouped many", "each"}
@@ -82,8 +85,7 @@ def test_durable_has_each_way_of_syncing(live: tamis.bench.Run) -> None:
 
 def test_open_tells_memory_by_kind(live: tamis.bench.Run) -> None:
     details = cell_of(live, "open")["details"]
-    assert details["is_read_only"] == HAS_READ_ONLY
-    assert len(details["processes"]) == (2 if HAS_READ_ONLY else 1)
+    assert len(details["processes"]) == 2
     for memory in details["processes"]:
         assert memory["after"]["Rss"] > 0
         assert {"Pss", "Private_Dirty", "Shared_Clean"} <= set(memory["before"])

@@ -65,6 +65,8 @@ EXPECTED = [
     "fpga-predicates-15",
     "fpga-predicates-5-to-15",
     "fpga-skewed",
+    "mix-default",
+    "mix-areas",
     "flights",
     "cities",
 ]
@@ -174,6 +176,12 @@ def test_an_unknown_parameter_is_an_error_with_a_close_match() -> None:
             "fpga-default",
             {"n_distinct_predicates": 1601},
             "n_distinct_predicates must be an integer from 100 to 1600, not 1601",
+        ),
+        ("mix-default", {"n_values": 250}, "n_values must be 100, 1000 or 10000, not 250"),
+        (
+            "mix-texts",
+            dict.fromkeys(("equal", "listed", "prefix", "suffix"), 0.0),
+            "one of the kinds of constraints must have a share above 0",
         ),
         ("flights", {"n_subscribers": 0}, "n_subscribers must be a positive integer, not 0"),
     ],

@@ -96,6 +96,10 @@ class Sqlite:
         "fpga-default",
         "fpga-skewed",
         "fpga-predicates-5-to-15",
+        "mix-default",
+        "mix-areas",
+        "mix-ranges",
+        "mix-texts",
     ],
 )
 def test_planted_events_match_the_subscription_they_were_made_from(key: str) -> None:

@@ -24,6 +24,8 @@ KEYS = (
     "fpga-default",
     "fpga-predicates-5-to-15",
     "fpga-skewed",
+    "mix-default",
+    "mix-areas",
     "flights",
     "cities",
 )

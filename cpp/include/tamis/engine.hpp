@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tamis/centres.hpp"
 #include "tamis/collector.hpp"
 #include "tamis/event_batch.hpp"
 #include "tamis/filter_table.hpp"
@@ -38,6 +39,28 @@ class Index {
   virtual void save(SectionWriter&) const {}
 };
 
+// An index whose areas can move while others match. One thread moves at a time.
+//
+// The area of a slot can move in place if it is the only one of its predicate, and all filters that
+// have it have it as an area. A move is: follow(slot, point), then Centres::move(slot, ...). What a
+// match finds is verified by the centre that Centres has then, so each match sees every slot at its
+// old place or at its new one.
+class MovableIndex : public Index {
+ public:
+  // Once, before anybody matches or moves: where those are that have moved.
+  virtual void attach(std::shared_ptr<const Centres> centres) = 0;
+  // Is an area of the slot here that can move?
+  virtual bool can_move(std::uint32_t slot) = 0;
+  // The slot's area will be, or is already, at this point. It must be one that can move.
+  virtual void follow(std::uint32_t slot, const Point& point) = 0;
+  // The slot moves soon: fetch what that reads.
+  virtual void prefetch(std::uint32_t slot) const = 0;
+  // Have moves left so much behind that the index should be built again?
+  virtual bool is_worn() const = 0;
+  // In a child after fork: readers of other threads are not here.
+  virtual void forget_readers() = 0;
+};
+
 using Parameters = std::map<std::string, double>;
 
 struct Parameter {
@@ -59,6 +82,27 @@ enum Feature : std::uint32_t {
   kEverything = 127
 };
 
+// What an event costs, in ns for each unit of work, for the planner of "auto". It times a small
+// index and counts its work; from these it estimates how much more a large one takes.
+struct WorkCost {
+  double event = 0;   // once
+  double number = 0;  // for each attribute of the event: looking it up, ranking its value
+  double string = 0;  // the same, if its value is a string
+  double match = 0;   // for each filter that matches
+  // For each unit of Counters.
+  double filter = 0, constraint = 0, candidate = 0, cell = 0, node = 0, bit = 0;
+};
+
+struct CostModel {
+  WorkCost near;             // where the index lies in the caches of a core
+  WorkCost far;              // where it lies in memory
+  bool needs_areas = false;  // it gains nothing from filters without an area
+  // The parameter that the planner sets, if not all have their presets; NaN stands for the number
+  // of attributes of an event.
+  const char* parameter = nullptr;
+  double value = 0;
+};
+
 struct Engine {
   const char* name;
   const char* device;  // "cpu" or "cuda"
@@ -72,6 +116,12 @@ struct Engine {
   // Null: an index of this engine is built again after its file was opened.
   std::unique_ptr<Index> (*open)(std::shared_ptr<const FilterTable>, const Parameters&,
                                  const SectionReader&) = nullptr;
+  // Instead of build, for an engine to which it matters whose the filters are: the slot of each.
+  // Filters of one slot stand side by side. Gives a MovableIndex.
+  std::unique_ptr<Index> (*build_owned)(std::shared_ptr<const FilterTable>, const Parameters&,
+                                        std::span<const std::uint32_t> slot_of) = nullptr;
+  // One for each way to build it that the planner may choose; none: "auto" never takes it.
+  std::span<const CostModel> costs = {};
 };
 
 // Every engine, in order of priority. One explicit table: self-registering statics vanish from

@@ -123,6 +123,7 @@ class FilterTable {
   Space space() const { return space_; }
   std::size_t size() const { return filters_.size(); }
   std::size_t n_constraints() const { return constraints_.size(); }
+  std::size_t n_areas() const { return areas_.size(); }
   std::size_t n_attributes() const { return n_attributes_; }  // one above the largest id used
   const Filter& filter(FilterIdx idx) const { return filters_[idx]; }
   const Constraint& constraint(std::uint32_t idx) const { return constraints_[idx]; }
@@ -167,6 +168,8 @@ class FilterTable {
   void shrink();  // gives back room that is not used
   // Replaces each attribute id by attribute_of[id].
   void translate(const std::vector<AttributeId>& attribute_of);
+  // Moves the areas of a filter, all of which are copies of one. Nobody may read them meanwhile.
+  void move_areas(FilterIdx filter, double x, double y);
   std::size_t n_bytes() const;  // of memory of its own
   // What is wrong with columns that came from elsewhere; empty: every reference leads somewhere.
   std::string find_damage() const;

@@ -109,12 +109,45 @@ struct SegmentStats {
 
 struct MatcherStats {
   std::size_t n_subscriptions = 0, n_subscribers = 0, n_attributes = 0, n_delta_filters = 0,
-              n_dead = 0, n_store_bytes = 0, n_delta_bytes = 0, n_merges = 0, n_logs = 0,
-              n_log_bytes = 0, n_image_bytes = 0;
+              n_dead = 0, n_moved = 0, n_store_bytes = 0, n_delta_bytes = 0, n_merges = 0,
+              n_logs = 0, n_log_bytes = 0, n_image_bytes = 0;
   std::string checkpoint_error;  // why the last checkpoint failed; empty: it did not
   std::uint64_t version = 0;
   bool is_merging = false;
   std::vector<SegmentStats> segments;
+};
+
+// Why a segment is indexed as it is. Of an engine that was asked for there are no estimates.
+struct EngineEstimate {
+  std::string engine;
+  Parameters parameters;
+  double ns = 0;                                     // an event
+  double n_bytes = 0;                                // of the index
+  std::vector<std::pair<std::string, double>> work;  // of an event, by counter
+};
+
+struct GroupReasons {
+  std::string filters;  // which of the segment's
+  std::string engine;
+  Parameters parameters;
+  std::size_t n_filters = 0, n_index_bytes = 0;
+  std::size_t n_trial_filters = 0;        // that the estimates were made with
+  std::vector<EngineEstimate> estimates;  // the cheapest first
+};
+
+struct SegmentReasons {
+  std::size_t n_filters = 0;
+  bool is_indexed = false, is_planned = false;
+  // Of a planned segment, unless it was opened from a file. What its events were like:
+  std::size_t n_events = 0;
+  bool is_guess = false;    // no events were seen: they were made up from the filters
+  double n_attributes = 0;  // of an event
+  double positions = 0;     // share of events
+  double n_matches = 0;     // of an event
+  double planning_s = 0;
+  double best_ns = 0;         // of the plan that the estimates favour
+  double best_single_ns = 0;  // of the best plan with one engine
+  std::vector<GroupReasons> groups;
 };
 
 class Matcher {
@@ -157,6 +190,8 @@ class Matcher {
   void close();
   Space space() const;
   MatcherStats stats() const;
+  // One for each segment, the newest last.
+  std::vector<SegmentReasons> plan() const;
   // The subscriptions that matched most, with how often; needs counts_hits.
   struct Hits {
     IdType type = IdType::none;

@@ -39,6 +39,7 @@ struct NormalConstraint {
 struct NormalArea {
   double x = 0, y = 0, radius = 0;
   bool is_negated = false;
+  bool is_only = false;  // the predicate has no other NEAR
 };
 
 struct NormalFilter {

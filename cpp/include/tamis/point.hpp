@@ -12,6 +12,7 @@ namespace tamis {
 
 struct Point {
   double x = 0, y = 0, z = 0;
+  friend bool operator==(const Point&, const Point&) = default;
 };
 
 // All in doubles and in this order of operations, never contracted into FMA: the build sets

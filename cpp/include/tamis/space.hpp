@@ -42,9 +42,11 @@ struct Area {
   Point centre;
   double limit = 0;
   bool is_negated = false;
+  bool is_only = false;  // its predicate has no other NEAR; copies of it may be in several filters
 
-  static Area make(Space space, double x, double y, double radius, bool is_negated) {
-    return {x, y, radius, to_point(space, x, y), to_limit(space, radius), is_negated};
+  static Area make(Space space, double x, double y, double radius, bool is_negated,
+                   bool is_only = false) {
+    return {x, y, radius, to_point(space, x, y), to_limit(space, radius), is_negated, is_only};
   }
   // For an event that has a position.
   bool holds(const Point& point) const { return is_within(point, centre, limit) != is_negated; }

@@ -193,8 +193,8 @@ class FilterWriter {
   }
 
   std::uint32_t area(const NormalArea& source) {
-    table_.areas_.push_back(
-        Area::make(table_.space_, source.x, source.y, source.radius, source.is_negated));
+    table_.areas_.push_back(Area::make(table_.space_, source.x, source.y, source.radius,
+                                       source.is_negated, source.is_only));
     return size_of(table_.areas_) - 1;
   }
 
@@ -378,6 +378,16 @@ void FilterTable::translate(const std::vector<AttributeId>& attribute_of) {
   for (Constraint& constraint : constraints_.own()) {
     constraint.attribute = attribute_of[constraint.attribute];
     use(constraint.attribute);
+  }
+}
+
+void FilterTable::move_areas(FilterIdx idx, double x, double y) {
+  if (areas_.own().size() != areas_.size())
+    areas_ = std::vector<Area>(areas_.begin(), areas_.end());
+  const Filter& filter = filters_[idx];
+  for (std::uint32_t at = 0; at < filter.areas.count; ++at) {
+    Area& area = areas_.own()[filter.areas.first + at];
+    area = Area::make(space_, x, y, area.radius, area.is_negated, area.is_only);
   }
 }
 

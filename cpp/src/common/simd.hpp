@@ -43,6 +43,12 @@ struct SimdKernels {
   // above <= high in each dimension.
   void (*find_boxes)(const float* groups, std::size_t n_groups, std::size_t n_dimensions,
                      const float* below, const float* above, std::uint16_t* out);
+  // Points on a lattice: xy[i] is two int16, x in the lower half, and so is z[i] (null: all 0),
+  // whose upper half is 0. No difference may leave int16. Writes ids[i] of all points with dx^2 +
+  // dy^2 + dz^2 <= limit, in order, and gives back how many; `out` has room for n + 16.
+  std::size_t (*find_near)(const std::uint32_t* xy, const std::uint32_t* z,
+                           const std::uint32_t* ids, std::size_t n, std::uint32_t at_xy,
+                           std::uint32_t at_z, std::int32_t limit, std::uint32_t* out);
 
   // Lines are 8 words at a multiple of 64 bytes.
   // ANDs the lines at `places`, of them the words whose bit of `words` is set. Is anything left?

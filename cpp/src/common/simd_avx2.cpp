@@ -151,6 +151,43 @@ std::size_t find_subsets(const std::uint32_t* sets, std::size_t n_sets, std::uin
   return static_cast<std::size_t>(next - out);
 }
 
+std::size_t find_near(const std::uint32_t* xy, const std::uint32_t* z, const std::uint32_t* ids,
+                      std::size_t n, std::uint32_t at_xy, std::uint32_t at_z, std::int32_t limit,
+                      std::uint32_t* out) {
+  std::uint32_t* next = out;
+  std::size_t at = 0;
+  const __m256i here_xy = _mm256_set1_epi32(static_cast<int>(at_xy));
+  const __m256i here_z = _mm256_set1_epi32(static_cast<int>(at_z));
+  const __m256i most = _mm256_set1_epi32(limit);
+  const auto load = [](const std::uint32_t* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  };
+  for (; n - at >= 8; at += 8) {
+    __m256i away = _mm256_sub_epi16(load(xy + at), here_xy);
+    __m256i squares = _mm256_madd_epi16(away, away);
+    if (z != nullptr) {
+      away = _mm256_sub_epi16(load(z + at), here_z);
+      squares = _mm256_add_epi32(squares, _mm256_madd_epi16(away, away));
+    }
+    const __m256i is_far = _mm256_cmpgt_epi32(squares, most);
+    auto found = static_cast<unsigned>(~_mm256_movemask_ps(_mm256_castsi256_ps(is_far)) & 0xFF);
+    for (; found != 0; found = _blsr_u32(found)) *next++ = ids[at + _tzcnt_u32(found)];
+  }
+  const auto square_of = [](std::uint32_t a, std::uint32_t b) {
+    const std::int32_t low = static_cast<std::int16_t>(a) - static_cast<std::int16_t>(b);
+    const std::int32_t high =
+        static_cast<std::int16_t>(a >> 16) - static_cast<std::int16_t>(b >> 16);
+    return low * low + high * high;
+  };
+  for (; at < n; ++at) {
+    std::int32_t square = square_of(xy[at], at_xy);
+    if (z != nullptr) square += square_of(z[at], at_z);
+    *next = ids[at];
+    next += square <= limit;
+  }
+  return static_cast<std::size_t>(next - out);
+}
+
 void find_boxes(const float* groups, std::size_t n_groups, std::size_t n_dimensions,
                 const float* below, const float* above, std::uint16_t* out) {
   for (std::size_t group = 0; group < n_groups; ++group) {
@@ -226,7 +263,7 @@ void sweep_line(const std::uint64_t* start, const std::uint32_t* places, const s
 
 extern const SimdKernels kSimdAvx2 = {find_string_end, is_ascii,  popcount,     bits_to_indices,
                                       or_words,        mark_bits, find_subsets, find_boxes,
-                                      and_lines,       sweep_line};
+                                      find_near,       and_lines, sweep_line};
 
 }  // namespace tamis
 #endif

@@ -150,9 +150,38 @@ std::size_t find_subsets(const std::uint32_t* sets, std::size_t n_sets, std::uin
     next =
         write_positions(lanes(0) | lanes(16) << 16 | lanes(32) << 32 | lanes(48) << 48, at, next);
   }
-  for (; at < n_sets; ++at) {
-    *next = static_cast<std::uint32_t>(at);
-    next += (sets[at] & missing) == 0;
+  for (; at < n_sets; at += 16) {
+    const auto rest = static_cast<__mmask16>(_bzhi_u32(0xFFFF, static_cast<unsigned>(n_sets - at)));
+    const __m512i bits = _mm512_maskz_loadu_epi32(rest, sets + at);
+    for (unsigned found = _mm512_mask_testn_epi32_mask(rest, bits, absent); found != 0;
+         found = _blsr_u32(found)) {
+      *next++ = static_cast<std::uint32_t>(at) + _tzcnt_u32(found);
+    }
+  }
+  return static_cast<std::size_t>(next - out);
+}
+
+std::size_t find_near(const std::uint32_t* xy, const std::uint32_t* z, const std::uint32_t* ids,
+                      std::size_t n, std::uint32_t at_xy, std::uint32_t at_z, std::int32_t limit,
+                      std::uint32_t* out) {
+  const __m512i here_xy = _mm512_set1_epi32(static_cast<int>(at_xy));
+  const __m512i here_z = _mm512_set1_epi32(static_cast<int>(at_z));
+  const __m512i most = _mm512_set1_epi32(limit);
+  std::uint32_t* next = out;
+  for (std::size_t at = 0; at < n; at += 16) {
+    const auto rest = static_cast<__mmask16>(
+        n - at >= 16 ? 0xFFFFu : _bzhi_u32(0xFFFF, static_cast<unsigned>(n - at)));
+    __m512i away = _mm512_sub_epi16(_mm512_maskz_loadu_epi32(rest, xy + at), here_xy);
+    __m512i squares = _mm512_madd_epi16(away, away);
+    if (z != nullptr) {
+      away = _mm512_sub_epi16(_mm512_maskz_loadu_epi32(rest, z + at), here_z);
+      squares = _mm512_add_epi32(squares, _mm512_madd_epi16(away, away));
+    }
+    const __mmask16 found = _mm512_mask_cmple_epi32_mask(rest, squares, most);
+    if (found == 0) continue;
+    _mm512_storeu_si512(
+        next, _mm512_maskz_compress_epi32(found, _mm512_maskz_loadu_epi32(rest, ids + at)));
+    next += _mm_popcnt_u32(found);
   }
   return static_cast<std::size_t>(next - out);
 }
@@ -221,7 +250,7 @@ void sweep_line(const std::uint64_t* start, const std::uint32_t* places, const s
 
 extern const SimdKernels kSimdAvx512 = {find_string_end, is_ascii,  popcount,     bits_to_indices,
                                         or_words,        mark_bits, find_subsets, find_boxes,
-                                        and_lines,       sweep_line};
+                                        find_near,       and_lines, sweep_line};
 
 }  // namespace tamis
 #endif

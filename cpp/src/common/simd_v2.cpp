@@ -148,6 +148,45 @@ std::size_t find_subsets(const std::uint32_t* sets, std::size_t n_sets, std::uin
   return static_cast<std::size_t>(next - out);
 }
 
+std::size_t find_near(const std::uint32_t* xy, const std::uint32_t* z, const std::uint32_t* ids,
+                      std::size_t n, std::uint32_t at_xy, std::uint32_t at_z, std::int32_t limit,
+                      std::uint32_t* out) {
+  std::uint32_t* next = out;
+  std::size_t at = 0;
+#if defined(__x86_64__)
+  const __m128i here_xy = _mm_set1_epi32(static_cast<int>(at_xy));
+  const __m128i here_z = _mm_set1_epi32(static_cast<int>(at_z));
+  const __m128i most = _mm_set1_epi32(limit);
+  const auto load = [](const std::uint32_t* from) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  };
+  for (; n - at >= 4; at += 4) {
+    __m128i away = _mm_sub_epi16(load(xy + at), here_xy);
+    __m128i squares = _mm_madd_epi16(away, away);
+    if (z != nullptr) {
+      away = _mm_sub_epi16(load(z + at), here_z);
+      squares = _mm_add_epi32(squares, _mm_madd_epi16(away, away));
+    }
+    const __m128i is_far = _mm_cmpgt_epi32(squares, most);
+    auto found = static_cast<unsigned>(~_mm_movemask_ps(_mm_castsi128_ps(is_far)) & 0xF);
+    for (; found != 0; found &= found - 1) *next++ = ids[at + lowest_bit(found)];
+  }
+#endif
+  const auto square_of = [](std::uint32_t a, std::uint32_t b) {
+    const std::int32_t low = static_cast<std::int16_t>(a) - static_cast<std::int16_t>(b);
+    const std::int32_t high =
+        static_cast<std::int16_t>(a >> 16) - static_cast<std::int16_t>(b >> 16);
+    return low * low + high * high;
+  };
+  for (; at < n; ++at) {
+    std::int32_t square = square_of(xy[at], at_xy);
+    if (z != nullptr) square += square_of(z[at], at_z);
+    *next = ids[at];
+    next += square <= limit;
+  }
+  return static_cast<std::size_t>(next - out);
+}
+
 void find_boxes(const float* groups, std::size_t n_groups, std::size_t n_dimensions,
                 const float* below, const float* above, std::uint16_t* out) {
   for (std::size_t group = 0; group < n_groups; ++group) {
@@ -215,6 +254,6 @@ void sweep_line(const std::uint64_t* start, const std::uint32_t* places, const s
 
 extern const SimdKernels kSimdV2 = {find_string_end, is_ascii,  popcount,     bits_to_indices,
                                     or_words,        mark_bits, find_subsets, find_boxes,
-                                    and_lines,       sweep_line};
+                                    find_near,       and_lines, sweep_line};
 
 }  // namespace tamis

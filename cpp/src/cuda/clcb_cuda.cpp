@@ -29,7 +29,7 @@
 #include "buffers.hpp"
 #include "clcb_launch.hpp"
 #include "columns.hpp"
-#include "common/name_bits.hpp"
+#include "common/name_blooms.hpp"
 #include "common/placed_filter.hpp"
 #include "tamis/error.hpp"
 
@@ -63,7 +63,7 @@ class ClcbCudaIndex final : public Index {
   ClcbCudaIndex(std::shared_ptr<const FilterTable> table, std::size_t name_bits, bool has_stream)
       : table_(std::move(table)),
         has_stream_(has_stream),
-        name_bits_(table_->n_attributes(), name_bits),
+        name_blooms_(table_->n_attributes(), name_bits),
         names_(*table_,
                {.has_filter_selection = false, .n_most_counted = kClcbCudaMostConstraints}),
         columns_(*table_, names_, stream_) {
@@ -82,7 +82,7 @@ class ClcbCudaIndex final : public Index {
   void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
              Collector& out) const override;
   std::size_t n_bytes() const override {
-    return sizeof(*this) + names_.n_bytes() + name_bits_.n_bytes() + columns_.n_bytes() +
+    return sizeof(*this) + names_.n_bytes() + name_blooms_.n_bytes() + columns_.n_bytes() +
            filters_.capacity() * sizeof(FilterIdx) + blooms_.n_bytes() + centres_.n_bytes() +
            limits_.n_bytes() + sizes_.n_bytes();
   }
@@ -94,7 +94,7 @@ class ClcbCudaIndex final : public Index {
   std::shared_ptr<const FilterTable> table_;
   bool has_stream_;
   OwnStream stream_;
-  NameBits name_bits_;
+  NameBlooms name_blooms_;
   NameTables names_;
   DeviceColumns columns_;
   std::vector<FilterIdx> filters_;  // [n_filters]
@@ -115,7 +115,7 @@ void ClcbCudaIndex::place_filters() {
     const std::uint32_t area = smallest_area(*table_, filter);
     const bool is_placed = area != kNoArea;
     filters_.push_back(idx);
-    blooms.push_back(name_bits_.of_filter(*table_, filter));
+    blooms.push_back(name_blooms_.of(*table_, filter));
     centres.push_back(is_placed ? table_->area(area).centre : Point{});
     limits.push_back(is_placed ? table_->area(area).limit
                                : std::numeric_limits<double>::quiet_NaN());
@@ -153,7 +153,7 @@ void ClcbCudaIndex::run(const EventBatch& events, std::size_t event,
   scratch.input.add(scratch.selection, 0);
   scratch.input.finish();
   ClcbInput input{};
-  input.missing = ~name_bits_.of_event(events, event);
+  input.missing = name_blooms_.missing(events, event);
   input.has_position = events.has_position(event);
   if (input.has_position) {
     input.position = to_point(table_->space(), events.x[event], events.y[event]);

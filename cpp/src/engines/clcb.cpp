@@ -31,7 +31,7 @@
 #include <cmath>
 #include <utility>
 
-#include "common/name_bits.hpp"
+#include "common/name_blooms.hpp"
 #include "common/placed_filter.hpp"
 #include "common/simd.hpp"
 #include "common/thread_pool.hpp"
@@ -122,7 +122,7 @@ class ClcbIndex final : public Index {
 
   std::shared_ptr<const FilterTable> table_;
   Settings settings_;
-  NameBits names_;
+  NameBlooms names_;
   std::uint32_t n_placed_ = 0;
   std::vector<std::uint32_t> blooms_;  // [n_filters]
   std::vector<Circle> circles_;        // [n_placed]
@@ -143,13 +143,13 @@ void ClcbIndex::place_filters() {
     const std::uint32_t area = smallest_area(*table_, filter);
     const std::uint32_t number = area == kNoArea ? unplaced++ : placed++;
     if (area != kNoArea) circles_[number] = {table_->area(area).centre, table_->area(area).limit};
-    blooms_[number] = names_.of_filter(*table_, filter);
+    blooms_[number] = names_.of(*table_, filter);
     filters_[number] = idx;
   }
 }
 
 void ClcbIndex::prepare(const EventBatch& events, std::size_t event, Input& input) const {
-  input.missing = ~names_.of_event(events, event);
+  input.missing = names_.missing(events, event);
   input.has_position = events.has_position(event);
   if (input.has_position) {
     input.position = to_point(table_->space(), events.x[event], events.y[event]);

@@ -90,6 +90,7 @@ class NaiveIndex final : public Index {
           }
         }
         counters.constraints += block_end - block;
+        counters.cells += n_present;
       }
       counters.filters += n_filters;
     }

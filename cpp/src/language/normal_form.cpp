@@ -103,7 +103,11 @@ StringInterval prefix_interval(const std::string& prefix) {
 
 class Normaliser {
  public:
-  explicit Normaliser(const Ast& ast) : ast_(ast) {}
+  explicit Normaliser(const Ast& ast)
+      : ast_(ast),
+        has_one_area_(std::count_if(ast.nodes.begin(), ast.nodes.end(), [](const Node& node) {
+                        return node.kind == NodeKind::near;
+                      }) == 1) {}
 
   NormalForm run() {
     form_.filters = filters(ast_.root(), false);
@@ -138,7 +142,7 @@ class Normaliser {
         return {};
       case NodeKind::near: {
         NormalFilter filter;
-        filter.areas.push_back({node.x, node.y, node.radius, is_negated});
+        filter.areas.push_back({node.x, node.y, node.radius, is_negated, has_one_area_});
         return {std::move(filter)};
       }
       default: {
@@ -405,7 +409,7 @@ class Normaliser {
       result.kind = node.constant != is_negated ? Kind::all : Kind::any;
     } else if (node.kind == NodeKind::near) {
       result.kind = Kind::area;
-      result.area = {node.x, node.y, node.radius, is_negated};
+      result.area = {node.x, node.y, node.radius, is_negated, has_one_area_};
     } else {
       result.kind = Kind::constraint;
       result.constraint = constraint(node, is_negated);
@@ -417,6 +421,7 @@ class Normaliser {
   static constexpr std::uint32_t kUnwritten = ~std::uint32_t{0};
 
   const Ast& ast_;
+  const bool has_one_area_;
   NormalForm form_;
   std::size_t n_leaves_ = 0;                // visited so far
   std::vector<std::uint32_t> residual_of_;  // [2 * n_nodes] by node and negation

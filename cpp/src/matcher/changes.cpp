@@ -1,6 +1,8 @@
 // Changes of a matcher: read aside, checked, logged, then taken, all or none.
+#include <algorithm>
 #include <cmath>
 #include <deque>
+#include <unordered_map>
 
 #include "common/thread_pool.hpp"
 #include "state.hpp"
@@ -29,6 +31,8 @@ void check_areas(const Ast& ast, Space space) {
   }
 }
 
+}  // namespace
+
 Staged read_rows(std::span<const NewSubscription> rows, std::size_t begin, std::size_t end,
                  Space space) {
   Staged staged(space);
@@ -47,8 +51,6 @@ Staged read_rows(std::span<const NewSubscription> rows, std::size_t begin, std::
   }
   return staged;
 }
-
-}  // namespace
 
 std::vector<RowError> Matcher::State::subscribe(std::span<const NewSubscription> rows) {
   const std::size_t n_tasks = (rows.size() + kRowsPerTask - 1) / kRowsPerTask;
@@ -161,44 +163,125 @@ void Matcher::State::unsubscribe(std::span<const IdView> ids) {
   publish();
 }
 
-std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
+MovableIndex* Matcher::State::find_movable(std::uint32_t slot) const {
+  for (const auto& segment : segments_) {
+    for (const Group& group : segment->groups()) {
+      if (group.movable() == nullptr) continue;
+      group.check();
+      if (group.movable()->can_move(slot)) return group.movable();
+    }
+  }
+  return nullptr;
+}
+
+void Matcher::State::move_in_place(MovableIndex& index, std::uint32_t slot, const Centre& centre) {
+  index.follow(slot, centre.point);
+  store_->move(slot, centre);
+  if (!is_merging_) return;
+  if (is_moved_in_merge_.size() <= slot) is_moved_in_merge_.resize(store_->n_slots());
+  if (is_moved_in_merge_[slot]) return;
+  is_moved_in_merge_[slot] = true;
+  moved_in_merge_.push_back(slot);
+}
+
+// Where no index follows, or the predicate has several areas, a move is a new predicate under the
+// same id and subscriber. `texts` keeps what the rows of `moved` point to.
+std::vector<RowError> Matcher::State::move_by_text(std::span<const Move> rows,
+                                                   std::vector<NewSubscription>& moved,
+                                                   std::deque<std::string>& texts) const {
   std::vector<RowError> errors;
-  const std::lock_guard lock(writer_);
-  // A move is a new predicate under the same id and subscriber.
-  std::vector<std::string> texts(rows.size());
-  std::vector<NewSubscription> moved(rows.size());
+  std::unordered_map<std::uint32_t, std::size_t> latest;  // slot -> its row of `moved`
   for (std::size_t row = 0; row < rows.size() && errors.size() < kMaxRowErrors; ++row) {
     const std::uint32_t slot = store_->find(rows[row].id);
+    const auto before = latest.find(slot);
     try {
-      if (slot == Store::kNone) {
-        throw UnknownIdError("no subscription has the id " + to_text(rows[row].id));
-      }
-      if (!std::isfinite(rows[row].x) || !std::isfinite(rows[row].y)) {
-        throw ArgumentError("a centre must be two finite numbers");
-      }
-      if (!is_place(space_, rows[row].x, rows[row].y)) {
-        throw ArgumentError(
-            "on earth, a centre is a longitude from -180 to 360 and a latitude from -90 to 90");
-      }
-      texts[row] = move_area(store_->predicate(slot), rows[row].area, rows[row].x, rows[row].y);
+      const std::string old = before == latest.end() ? store_->moved_predicate(slot)
+                                                     : std::string(moved[before->second].predicate);
+      texts.push_back(move_area(old, rows[row].area, rows[row].x, rows[row].y));
     } catch (const Error& error) {
       errors.push_back({row, error.what(), std::nullopt});
       continue;
     }
-    moved[row] = {store_->id(slot), texts[row], store_->subscriber_id(store_->subscriber_of(slot))};
+    if (before != latest.end()) {
+      moved[before->second].predicate = texts.back();
+      continue;
+    }
+    latest[slot] = moved.size();
+    NewSubscription& to = moved.emplace_back();
+    to.predicate = texts.back();
+    // The ids are views into slots that die on the way: a copy outlives them.
+    to.id = store_->id(slot);
+    to.id.string = texts.emplace_back(to.id.string);
+    to.subscriber = store_->subscriber_id(store_->subscriber_of(slot));
+    to.subscriber->string = texts.emplace_back(to.subscriber->string);
+  }
+  return errors;
+}
+
+std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
+  constexpr std::size_t kAhead = 8;  // rows whose memory is fetched before they are read
+  struct InPlace {
+    MovableIndex* index;
+    std::uint32_t slot, row;
+  };
+  std::vector<RowError> errors;
+  const std::lock_guard lock(writer_);
+  std::vector<InPlace> in_place;
+  in_place.reserve(rows.size());
+  std::vector<Move> others;
+  std::vector<std::size_t> row_of_other;
+  for (std::size_t row = 0; row < rows.size() && errors.size() < kMaxRowErrors; ++row) {
+    if (row + kAhead < rows.size()) store_->prefetch(rows[row + kAhead].id);
+    const Move& move = rows[row];
+    const std::uint32_t slot = store_->find(move.id);
+    const auto fail = [&, at = row](const std::string& why) {
+      errors.push_back({at, why, std::nullopt});
+    };
+    if (slot == Store::kNone) {
+      fail("no subscription has the id " + to_text(move.id));
+    } else if (!std::isfinite(move.x) || !std::isfinite(move.y)) {
+      fail("a centre must be two finite numbers");
+    } else if (!is_place(space_, move.x, move.y)) {
+      fail("on earth, a centre is a longitude from -180 to 360 and a latitude from -90 to 90");
+    } else if (MovableIndex* const index =
+                   move.area.value_or(0) == 0 ? find_movable(slot) : nullptr) {
+      in_place.push_back({index, slot, static_cast<std::uint32_t>(row)});
+    } else {
+      others.push_back(move);
+      row_of_other.push_back(row);
+    }
+  }
+  std::deque<std::string> texts;
+  std::vector<NewSubscription> moved;
+  std::vector<Staged> staged;
+  if (!others.empty()) {
+    for (RowError& error : move_by_text(others, moved, texts)) {
+      error.row = row_of_other[error.row];
+      errors.push_back(std::move(error));
+    }
+    staged.push_back(read_rows(moved, 0, moved.size(), space_));
+    for (RowError& error : staged[0].errors) errors.push_back(std::move(error));
+    std::sort(errors.begin(), errors.end(),
+              [](const RowError& a, const RowError& b) { return a.row < b.row; });
+    if (errors.size() > kMaxRowErrors) errors.resize(kMaxRowErrors);
   }
   if (!errors.empty() || rows.empty()) return errors;
-  // The ids are views into slots that die on the way: a copy outlives them.
-  std::deque<std::string> kept;
-  for (NewSubscription& row : moved) {
-    row.id.string = kept.emplace_back(row.id.string);
-    row.subscriber->string = kept.emplace_back(row.subscriber->string);
+  log(is_durable() ? encode_moves(rows) : std::string());
+  for (std::size_t at = 0; at < in_place.size(); ++at) {
+    if (at + kAhead < in_place.size()) {
+      const InPlace& next = in_place[at + kAhead];
+      next.index->prefetch(next.slot);
+      store_->centres()->prefetch(next.slot);
+    }
+    const Move& move = rows[in_place[at].row];
+    move_in_place(*in_place[at].index, in_place[at].slot,
+                  {move.x, move.y, to_point(space_, move.x, move.y)});
   }
-  std::vector<Staged> staged;
-  staged.push_back(read_rows(moved, 0, moved.size(), space_));
-  if (!staged[0].errors.empty()) return staged[0].errors;
-  log(is_durable() ? encode_rows(moved) : std::string());
-  take(moved, staged);
+  if (!moved.empty()) {
+    take(moved, staged);
+  } else if (has_merge_to_do() || wants_checkpoint()) {
+    wake_merger();
+  }
   return {};
 }
 

@@ -12,6 +12,13 @@ std::string Matcher::State::encode_rows(std::span<const NewSubscription> rows) {
   return encode_subscribe(records);
 }
 
+std::string Matcher::State::encode_moves(std::span<const Move> rows) {
+  std::vector<LogMove> records;
+  records.reserve(rows.size());
+  for (const Move& row : rows) records.push_back({row.id, row.x, row.y, row.area});
+  return encode_move(records);
+}
+
 void Matcher::State::open_journal() {
   const StorageOptions& storage = *options.storage;
   Journal::Visitor visitor;
@@ -48,13 +55,15 @@ void Matcher::State::begin_anew(Space space) {
   catalogue_ = Catalogue();
   segments_.clear();
   delta_ = nullptr;
+  plans_.clear();
+  stale_.clear();
   id_type_ = IdType::none;
   publish();
 }
 
 void Matcher::State::adopt(const std::shared_ptr<const Image>& image) {
   const std::lock_guard lock(writer_);
-  OpenedImage opened = open_image(image, space_, &choice_, naive_);
+  OpenedImage opened = open_image(image, space_, choice_ ? &*choice_ : nullptr, naive_);
   store_ = std::move(opened.store);
   segments_ = std::move(opened.segments);
   id_type_ = opened.id_type;
@@ -72,11 +81,20 @@ void Matcher::State::replay(const LogRecord& record, const std::string& path) {
     }
     return;
   }
-  std::vector<NewSubscription> rows;
-  rows.reserve(record.rows.size());
-  for (const LogSubscribe& row : record.rows)
-    rows.push_back({row.id, row.predicate, row.subscriber});
-  const std::vector<RowError> errors = subscribe(rows);
+  std::vector<RowError> errors;
+  if (record.kind == LogRecord::Kind::move) {
+    std::vector<Move> rows;
+    rows.reserve(record.moves.size());
+    for (const LogMove& row : record.moves) rows.push_back({row.id, row.x, row.y, row.area});
+    errors = move(rows);
+  } else {
+    std::vector<NewSubscription> rows;
+    rows.reserve(record.rows.size());
+    for (const LogSubscribe& row : record.rows) {
+      rows.push_back({row.id, row.predicate, row.subscriber});
+    }
+    errors = subscribe(rows);
+  }
   if (!errors.empty()) {
     throw StorageError(path, place() + " cannot be applied: " + errors[0].reason);
   }

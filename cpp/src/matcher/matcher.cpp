@@ -48,6 +48,7 @@ MatcherStats Matcher::State::stats() const {
   stats.n_delta_filters = delta_ == nullptr ? 0 : delta_->filters().size();
   stats.n_delta_bytes = delta_ == nullptr ? 0 : delta_->table().n_bytes();
   stats.n_dead = store_->n_dead();
+  stats.n_moved = store_->n_moved();
   stats.n_store_bytes = store_->n_bytes();
   stats.n_merges = n_merges_;
   stats.version = version_;
@@ -66,7 +67,8 @@ MatcherStats Matcher::State::stats() const {
       each.n_constraints += group.table().n_constraints();
       each.n_table_bytes += group.n_table_bytes();
       each.n_index_bytes += group.index().n_bytes();
-      if (!(group.choice() == segment->choice())) each.n_fallback_filters += group.size();
+      if (!segment->is_planned() && !(group.choice() == segment->choice()))
+        each.n_fallback_filters += group.size();
     }
   }
   return stats;
@@ -84,6 +86,7 @@ void Matcher::unsubscribe(std::span<const IdView> ids) { state_->unsubscribe(ids
 std::vector<RowError> Matcher::move(std::span<const Move> rows) { return state_->move(rows); }
 void Matcher::flush() { state_->flush(); }
 MatcherStats Matcher::stats() const { return state_->stats(); }
+std::vector<SegmentReasons> Matcher::plan() const { return state_->plan(); }
 void Matcher::save(const std::string& directory) { state_->save(directory); }
 void Matcher::checkpoint() { state_->checkpoint(); }
 void Matcher::close() { state_->close(); }
@@ -98,7 +101,7 @@ std::string Matcher::predicate(const IdView& id) const {
   return state_->read([&](const Store& store, IdType) {
     const std::uint32_t slot = store.find(id);
     if (slot == Store::kNone) throw UnknownIdError("no subscription has the id " + to_text(id));
-    return std::string(store.predicate(slot));
+    return store.moved_predicate(slot);
   });
 }
 
@@ -200,6 +203,10 @@ MatchResult Matcher::match(const View& view, const EventBatch& events,
                               result.bits.data() + begin * result.words_per_event,
                               result.words_per_event, *workspace);
     workspace->keep_only(snapshot);
+    if (state_->sample) {
+      state_->sample->see(events, begin, end, workspace->n_until_sampled);
+      state_->after_sampling();
+    }
     state_->workspaces.give(std::move(workspace));
   };
   if (n_tasks == 1) {

@@ -2,7 +2,9 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "planner.hpp"
 #include "state.hpp"
 
 namespace tamis {
@@ -21,14 +23,15 @@ void Matcher::State::wake_merger() {
   wake_merger_.notify_one();
 }
 
-// Everything that is not indexed, and indexed segments from the smallest up, while they are not
-// much larger than what is taken already or there would be too many.
+// Everything that is not indexed or worn by moves, and indexed segments from the smallest up, while
+// they are not much larger than what is taken already or there would be too many.
 std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const {
   if (has_many_dead()) return segments_;
+  if (!stale_.empty()) return {stale_.front()};
   std::vector<std::shared_ptr<const Segment>> chosen, indexed;
   std::size_t n_chosen = 0;
   for (const auto& segment : segments_) {
-    if (segment->is_indexed()) {
+    if (segment->is_indexed() && !is_worn(segment)) {
       indexed.push_back(segment);
     } else {
       chosen.push_back(segment);
@@ -47,7 +50,8 @@ std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const
 }
 
 Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<const Segment>> inputs,
-                                             std::uint64_t version) const {
+                                             std::uint64_t version,
+                                             const EventBatch& events) const {
   Merged merged;
   if (inputs.size() == 1 && inputs[0]->groups().size() == 1 && inputs[0]->size() >= kLargeMerge) {
     // Nothing to join: if nothing died, the index is built over the filters where they are, which
@@ -58,13 +62,16 @@ Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<con
         only.filters().slot_of.begin(), only.filters().slot_of.end(), [&](std::uint32_t slot) {
           return is_dead_at(store_->died_at[slot].load(std::memory_order_relaxed), version);
         });
-    if (!has_dead) {
+    if (!has_dead && !only.filters().has_moved()) {
       merged.n_inputs = only.size();
-      merged.segment = Segment::build(only.filters().borrow(inputs[0]), choice_, naive_);
+      SegmentFilters same = only.filters().borrow(inputs[0]);
+      same.centres = store_->centres();
+      build(merged, std::move(same), events);
       return merged;
     }
   }
   SegmentFilters all(space_);
+  all.centres = store_->centres();
   for (const auto& segment : inputs) {
     merged.n_inputs += segment->size();
     for (const Group& group : segment->groups()) {
@@ -92,31 +99,98 @@ Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<con
   }
   // What is dropped is freed under the writer's lock, where nothing may throw any more.
   if (!merged.dropped.empty()) store_->check_texts();
-  if (all.size() > 0) merged.segment = Segment::build(std::move(all), choice_, naive_);
+  all.take_moves();
+  if (all.size() > 0) build(merged, std::move(all), events);
   return merged;
+}
+
+void Matcher::State::build(Merged& merged, SegmentFilters filters, const EventBatch& events) const {
+  if (choice_) {
+    merged.segment = Segment::build(std::move(filters), *choice_, naive_);
+    return;
+  }
+  PlannedSegment planned = build_planned(std::move(filters), events);
+  merged.segment = std::move(planned.segment);
+  merged.plan = std::move(planned.plan);
+}
+
+// Brings the areas of a segment that is about to be published to where they are now: most while
+// others may move, the last ones under the lock. Gives back the slots that cannot move in it.
+std::vector<std::uint32_t> Matcher::State::follow_moves(const Segment& merged,
+                                                        std::unique_lock<std::mutex>& lock) {
+  constexpr std::size_t kFewMoves = 1000;
+  constexpr int kMostRounds = 8;
+  std::vector<std::uint32_t> others;
+  for (int round = 0;; ++round) {
+    const std::vector<std::uint32_t> slots = std::exchange(moved_in_merge_, {});
+    for (const std::uint32_t slot : slots) is_moved_in_merge_[slot] = false;
+    const bool is_last = slots.size() <= kFewMoves || round == kMostRounds;
+    if (!is_last) lock.unlock();
+    Centre centre;
+    for (const std::uint32_t slot : slots) {
+      bool is_here = false;
+      for (const Group& group : merged.groups()) {
+        if (group.movable() == nullptr || !group.movable()->can_move(slot)) continue;
+        is_here = true;
+        if (store_->centres()->read(slot, centre)) group.movable()->follow(slot, centre.point);
+      }
+      if (!is_here) others.push_back(slot);
+    }
+    if (is_last) return others;
+    lock.lock();
+  }
+}
+
+// Slots that moved while a merge put them where areas cannot move: as new subscriptions.
+void Matcher::State::resubscribe(std::span<const std::uint32_t> slots) {
+  std::deque<std::string> texts;
+  std::vector<NewSubscription> rows;
+  for (const std::uint32_t slot : slots) {
+    if (store_->died_at[slot].load(std::memory_order_relaxed) != kAlive) continue;
+    if (find_movable(slot) != nullptr) continue;
+    NewSubscription& row = rows.emplace_back();
+    row.predicate = texts.emplace_back(store_->moved_predicate(slot));
+    row.id = store_->id(slot);
+    row.id.string = texts.emplace_back(row.id.string);
+    row.subscriber = store_->subscriber_id(store_->subscriber_of(slot));
+    row.subscriber->string = texts.emplace_back(row.subscriber->string);
+  }
+  if (rows.empty()) return;
+  Staged staged = read_rows(rows, 0, rows.size(), space_);
+  append(rows, staged);
 }
 
 void Matcher::State::run_merger() {
   std::unique_lock lock(writer_);
   for (;;) {
     wake_merger_.wait(lock, [this] {
-      return is_closing_ || (has_merge_to_do() && !merge_error_) || wants_checkpoint();
+      return is_closing_ || (has_merge_to_do() && !merge_error_) || wants_checkpoint() ||
+             is_look_asked_;
     });
     if (is_closing_) return;
+    if (is_look_asked_) {
+      run_look(lock);
+      continue;
+    }
     // What is merged is written with its index: a merge comes first.
     if (!has_merge_to_do() || merge_error_) {
       run_checkpoint(lock);
       continue;
     }
     is_merging_ = true;
+    moved_in_merge_.clear();
+    is_moved_in_merge_.clear();
     if (has_many_dead()) seal_delta();
     std::vector<std::shared_ptr<const Segment>> inputs = choose_merge();
     const std::uint64_t version = version_;
+    const std::shared_ptr<const Names> names = catalogue_.names();
     lock.unlock();
     Merged merged;
     std::exception_ptr error;
     try {
-      merged = merge(inputs, version);
+      const EventBatch events =
+          sample ? sample->read(names->catalogue_id(), names->size()) : EventBatch();
+      merged = merge(inputs, version, events);
     } catch (...) {
       error = std::current_exception();  // the inputs are still there; flush() tells
     }
@@ -124,10 +198,21 @@ void Matcher::State::run_merger() {
     if (error) {
       merge_error_ = error;
     } else {
+      std::vector<std::uint32_t> homeless;
+      if (merged.segment) homeless = follow_moves(*merged.segment, lock);
       std::erase_if(segments_, [&](const auto& segment) {
         return std::find(inputs.begin(), inputs.end(), segment) != inputs.end();
       });
+      for (const auto& input : inputs) {
+        plans_.erase(input->serial());
+        std::erase(stale_, input);
+      }
+      if (merged.plan) {
+        if (merged.plan->events.is_guess) put_off_look();
+        plans_[merged.segment->serial()] = std::move(merged.plan);
+      }
       if (merged.segment) segments_.insert(segments_.begin(), std::move(merged.segment));
+      resubscribe(homeless);
       ++n_merges_;
       // It grew larger than usual during the merge.
       if (delta_ != nullptr && delta_->filters().size() > kMaxDeltaFilters) seal_delta();
@@ -160,8 +245,15 @@ void Matcher::State::wait_until_merged(std::unique_lock<std::mutex>& lock) {
   merge_error_ = nullptr;
   seal_delta();
   publish();
-  merger_is_idle_.wait(lock,
-                       [this] { return merge_error_ || (!has_merge_to_do() && !is_merging_); });
+  const auto is_idle = [this] {
+    return merge_error_ || (!has_merge_to_do() && !is_merging_ && !is_look_asked_);
+  };
+  merger_is_idle_.wait(lock, is_idle);
+  if (!merge_error_ && has_new_events()) {
+    is_look_asked_ = true;
+    wake_merger();
+    merger_is_idle_.wait(lock, is_idle);
+  }
 }
 
 }  // namespace tamis

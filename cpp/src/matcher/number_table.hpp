@@ -31,6 +31,10 @@ class NumberTable {
     }
   }
 
+  void prefetch(const IdView& id) const {
+    if (n_places_ > 0) __builtin_prefetch(places_ + (hash(id) & mask_));
+  }
+
   // The id of `number` must not be there yet.
   template <typename IdOf>
   void insert(std::uint32_t number, const IdOf& id_of) {

@@ -4,63 +4,10 @@
 #include <bit>
 #include <optional>
 
+#include "common/terms.hpp"
+
 namespace tamis {
 namespace {
-
-constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
-
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  const auto product = static_cast<unsigned __int128>(a ^ kMultiplier) * (b ^ (kMultiplier << 1));
-  return (static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64)) *
-         kMultiplier;
-}
-
-std::uint64_t hash_attribute(AttributeId attribute) { return mix(attribute, 1); }
-
-std::uint64_t hash_number(Number number) {
-  return mix(std::bit_cast<std::uint64_t>(number.nearest),
-             2 + (static_cast<std::uint64_t>(static_cast<std::uint16_t>(number.residue)) << 8));
-}
-
-std::uint64_t hash_value(const EventValue& value) {
-  switch (value.kind) {
-    case Kind::number:
-      return hash_number(value.number());
-    case Kind::string:
-      return mix(hash_name(value.string()), 3);
-    case Kind::boolean:
-      return mix(value.boolean, 4);
-    default:
-      return mix(0, 5);
-  }
-}
-
-// The hash of the one value that the constraint accepts, if it is one.
-std::optional<std::uint64_t> hash_only_value(const FilterTable& table,
-                                             const Constraint& constraint) {
-  const auto of_range = [](const NumberRange& range) -> std::optional<std::uint64_t> {
-    // [just before v, just after v)
-    if (range.low != range.high || range.low_fine % 2 != 0 ||
-        range.high_fine != range.low_fine + 1) {
-      return std::nullopt;
-    }
-    return hash_number({range.low, static_cast<std::int16_t>(range.low_fine / 2)});
-  };
-  if (constraint.is_interval()) return of_range(table.number(constraint.set));
-  const GeneralSet& set = table.general(constraint);
-  const std::uint32_t n_intervals = set.numbers.count + set.strings.count;
-  if (set.flags == GeneralSet::kTrue && n_intervals == 0) return mix(true, 4);
-  if (set.flags == GeneralSet::kFalse && n_intervals == 0) return mix(false, 4);
-  if (set.flags != 0 || n_intervals != 1) return std::nullopt;
-  if (set.numbers.count == 1) return of_range(table.number(set.numbers.first));
-  const FilterTable::StringRange& range = table.string(set.strings.first);
-  const std::string_view low = table.text(range.low_at, range.low_length);
-  if (range.low_is_after || !range.high_is_after || range.high_is_unbounded ||
-      low != table.text(range.high_at, range.high_length)) {
-    return std::nullopt;
-  }
-  return mix(hash_name(low), 3);
-}
 
 class PivotScratch final : public Scratch {
  public:
@@ -93,7 +40,7 @@ void PivotIndex::append() {
     const std::uint64_t attribute = hash_attribute(constraint.attribute);
     const std::optional<std::uint64_t> value = hash_only_value(*table_, constraint);
     if (is_value && !value) continue;
-    const std::size_t place = place_of(value ? mix(attribute, *value) : attribute);
+    const std::size_t place = place_of(value ? mix_terms(attribute, *value) : attribute);
     if (head == &unpivoted_ || (value && !is_value) || n_chained_[place] < n_chained_[best]) {
       head = &heads_[place];
       best = place;
@@ -150,7 +97,7 @@ void PivotIndex::match_first(std::size_t n_filters, std::size_t n_attributes,
       if (events.attributes[at] >= n_attributes) continue;
       const std::uint64_t attribute = hash_attribute(events.attributes[at]);
       follow_once(place_of(attribute));
-      follow_once(place_of(mix(attribute, hash_value(events.values[at]))));
+      follow_once(place_of(mix_terms(attribute, hash_value(events.values[at]))));
     }
   }
   out.counters.cells += n_cells;

@@ -1,5 +1,6 @@
 #include "segment.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 namespace tamis {
@@ -10,6 +11,19 @@ std::atomic<std::uint64_t> next_serial{1};
 // The columns that refer to others are checked when a file is opened; the rest when it is used.
 bool is_reference(const std::string& name) {
   return name != "numbers" && name != "bytes" && name != "areas";
+}
+
+std::unique_ptr<Index> build_index(const SegmentFilters& filters, const EngineChoice& choice) {
+  const Engine& engine = *choice.engine;
+  if (engine.build_owned == nullptr) return engine.build(filters.table, choice.parameters);
+  return engine.build_owned(filters.table, choice.parameters, filters.slot_of.span());
+}
+
+// What may be moved by the writer.
+MovableIndex* as_movable(Index* index, const std::shared_ptr<const Centres>& centres) {
+  auto* const movable = centres ? dynamic_cast<MovableIndex*>(index) : nullptr;
+  if (movable != nullptr) movable->attach(centres);
+  return movable;
 }
 
 bool find_repeats(const SegmentFilters& filters) {
@@ -31,6 +45,20 @@ void SegmentFilters::append(const SegmentFilters& other, std::size_t begin, std:
   table->append(*other.table, static_cast<FilterIdx>(begin), static_cast<FilterIdx>(end), {});
   slot_of.append({other.slot_of.data() + begin, end - begin});
   subscriber_of.append({other.subscriber_of.data() + begin, end - begin});
+}
+
+bool SegmentFilters::has_moved() const {
+  return centres != nullptr && std::any_of(slot_of.begin(), slot_of.end(), [&](std::uint32_t slot) {
+           return centres->has_moved(slot);
+         });
+}
+
+void SegmentFilters::take_moves() {
+  Centre centre;
+  for (std::size_t filter = 0; centres != nullptr && filter < size(); ++filter) {
+    if (!centres->read(slot_of[filter], centre)) continue;
+    table->move_areas(static_cast<FilterIdx>(filter), centre.x, centre.y);
+  }
 }
 
 void SegmentFilters::shrink() {
@@ -80,9 +108,12 @@ bool EngineChoice::can_index(const FilterTable& table, FilterIdx filter) const {
 Group::Group(SegmentFilters filters, EngineChoice choice)
     : choice_(std::move(choice)),
       filters_(std::move(filters)),
-      index_(choice_.engine->build(filters_.table, choice_.parameters)),
       has_repeats_(find_repeats(filters_)),
-      runs_(find_runs(filters_.slot_of.span())) {}
+      runs_(find_runs(filters_.slot_of.span())) {
+  std::unique_ptr<Index> index = build_index(filters_, choice_);
+  movable_ = as_movable(index.get(), filters_.centres);
+  index_ = std::move(index);
+}
 
 Group::Group(SegmentFilters filters, EngineChoice choice, std::shared_ptr<const Index> index)
     : choice_(std::move(choice)),
@@ -112,7 +143,8 @@ void Group::save(SectionWriter& sections) const {
 
 Group::Opened Group::open(const std::shared_ptr<const Image>& image, const std::string& prefix,
                           Space space, std::size_t n_names, std::size_t n_slots,
-                          std::size_t n_numbers, bool wants_index, const EngineChoice& naive) {
+                          std::size_t n_numbers, bool wants_index, const EngineChoice& naive,
+                          std::shared_ptr<const Centres> centres) {
   const ImageReader reader(image, prefix);
   const std::span<const char> text = reader.span<char>("choice");
   const EngineChoice saved = EngineChoice::read({text.data(), text.size()}, *image);
@@ -146,6 +178,12 @@ Group::Opened Group::open(const std::shared_ptr<const Image>& image, const std::
   // An index that is not wanted, or that this build does not know, is built by the next merge.
   const bool takes_index = wants_index && saved.engine != nullptr && saved.engine->open != nullptr;
   const EngineChoice choice = takes_index ? saved : naive;
+  filters.centres = std::move(centres);
+  // An index that areas can move in follows them; for any other they are moved in the table.
+  if ((!takes_index || choice.engine->build_owned == nullptr) && filters.has_moved()) {
+    reader.check("table/areas");
+    filters.take_moves();
+  }
   const std::shared_ptr<const FilterTable> table = filters.table;
   std::unique_ptr<Index> index;
   try {
@@ -157,10 +195,23 @@ Group::Opened Group::open(const std::shared_ptr<const Image>& image, const std::
   } catch (const Error& error) {
     image->fail(error.what());
   }
+  MovableIndex* const movable = as_movable(index.get(), filters.centres);
   Opened opened{Group(std::move(filters), choice, std::move(index)), takes_index};
+  opened.group.movable_ = movable;
   opened.group.image_ = image;
   opened.group.prefix_ = prefix;
   opened.group.is_checked_ = false;
+  if (movable != nullptr && opened.group.filters_.has_moved()) {
+    opened.group.check();
+    Centre centre;
+    for (std::size_t filter = 0; filter < opened.group.size(); ++filter) {
+      const std::uint32_t slot = opened.group.slot_of()[filter];
+      if (filter > 0 && opened.group.slot_of()[filter - 1] == slot) continue;
+      if (opened.group.filters_.centres->read(slot, centre) && movable->can_move(slot)) {
+        movable->follow(slot, centre.point);
+      }
+    }
+  }
   return opened;
 }
 
@@ -189,6 +240,16 @@ std::shared_ptr<const Segment> Segment::unindexed(SegmentFilters filters, const 
   return std::make_shared<const Segment>(std::move(groups), naive, false);
 }
 
+std::shared_ptr<const Segment> Segment::planned(std::vector<Group> groups) {
+  const auto largest =
+      std::max_element(groups.begin(), groups.end(),
+                       [](const Group& a, const Group& b) { return a.size() < b.size(); });
+  const EngineChoice choice = largest->choice();
+  auto segment = std::make_shared<Segment>(std::move(groups), choice, true);
+  segment->is_planned_ = true;
+  return segment;
+}
+
 std::shared_ptr<const Segment> Segment::build(SegmentFilters filters, const EngineChoice& choice,
                                               const EngineChoice& naive) {
   // Of each subscription: can the engine index all of its filters?
@@ -214,6 +275,7 @@ std::shared_ptr<const Segment> Segment::build(SegmentFilters filters, const Engi
     while (end < filters.size() && is_home[end] == is_home[begin]) ++end;
     (is_home[begin] ? home : away).append(filters, begin, end);
   }
+  home.centres = away.centres = filters.centres;
   filters = SegmentFilters(home.table->space());
   home.shrink();
   away.shrink();

@@ -4,7 +4,8 @@
 //     group 0   what the matcher's engine can index
 //     group 1   the fallback, if there is need of one: what it cannot, evaluated one by one
 //
-// All filters of a subscription are in one group.
+// With engine="auto" a planner says which groups there are (planner.hpp). All filters of a
+// subscription are in one group.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,9 @@ namespace tamis {
 struct SegmentFilters {
   explicit SegmentFilters(Space space) : table(std::make_shared<FilterTable>(space)) {}
   std::shared_ptr<FilterTable> table;
-  Column<std::uint32_t> slot_of;        // [n_filters]; filters of a slot stand side by side
-  Column<std::uint32_t> subscriber_of;  // [n_filters]
+  Column<std::uint32_t> slot_of;           // [n_filters]; filters of a slot stand side by side
+  Column<std::uint32_t> subscriber_of;     // [n_filters]
+  std::shared_ptr<const Centres> centres;  // of slots that have moved; null: an engine's own test
 
   std::size_t size() const { return slot_of.size(); }
   void add(std::size_t n_filters, std::uint32_t slot, std::uint32_t subscriber) {
@@ -35,12 +37,17 @@ struct SegmentFilters {
   // Appends some filters of another with the same attribute ids.
   void append(const SegmentFilters& other, std::size_t begin, std::size_t end);
   void shrink();  // gives back room that is not used
+  // Has a filter an area that has moved in place since?
+  bool has_moved() const;
+  // Brings the areas of the table to where they are now. Nobody may read the table meanwhile.
+  void take_moves();
   // The same filters, which `owner` keeps.
   SegmentFilters borrow(const std::shared_ptr<const void>& owner) const {
     SegmentFilters same(table->space());
     same.table = table;
     same.slot_of = Column<std::uint32_t>::borrow(slot_of.span(), owner);
     same.subscriber_of = Column<std::uint32_t>::borrow(subscriber_of.span(), owner);
+    same.centres = centres;
     return same;
   }
   // The end of the filters that belong to the same slot as the one at `begin`.
@@ -74,6 +81,7 @@ class Group {
   const SegmentFilters& filters() const { return filters_; }
   const FilterTable& table() const { return *filters_.table; }
   const Index& index() const { return *index_; }
+  MovableIndex* movable() const { return movable_; }  // the index, for the writer; or null
   const std::uint32_t* slot_of() const { return filters_.slot_of.data(); }
   const std::uint32_t* subscriber_of() const { return filters_.subscriber_of.data(); }
   std::size_t size() const { return filters_.size(); }
@@ -88,7 +96,8 @@ class Group {
   struct Opened;
   static Opened open(const std::shared_ptr<const Image>& image, const std::string& prefix,
                      Space space, std::size_t n_names, std::size_t n_slots, std::size_t n_numbers,
-                     bool wants_index, const EngineChoice& naive);
+                     bool wants_index, const EngineChoice& naive,
+                     std::shared_ptr<const Centres> centres);
   // Throws StorageError if the file of the group is damaged. Quick from the second time on.
   void check() const {
     if (!is_checked_.load(std::memory_order_acquire)) check_image();
@@ -98,6 +107,7 @@ class Group {
       : choice_(std::move(other.choice_)),
         filters_(std::move(other.filters_)),
         index_(std::move(other.index_)),
+        movable_(other.movable_),
         has_repeats_(other.has_repeats_),
         runs_(std::move(other.runs_)),
         is_checked_(other.is_checked_.load()),
@@ -110,6 +120,7 @@ class Group {
   EngineChoice choice_;
   SegmentFilters filters_;
   std::shared_ptr<const Index> index_;
+  MovableIndex* movable_ = nullptr;
   bool has_repeats_ = false;
   std::vector<std::uint64_t> runs_;
   mutable std::atomic<bool> is_checked_{true};
@@ -130,14 +141,17 @@ class Segment {
   static std::shared_ptr<const Segment> unindexed(
       SegmentFilters filters, const EngineChoice& naive,
       std::shared_ptr<const PivotIndex> index = nullptr);
+  // Groups that a planner chose.
+  static std::shared_ptr<const Segment> planned(std::vector<Group> groups);
   // Indexed by an engine, and by `naive` what that cannot index.
   static std::shared_ptr<const Segment> build(SegmentFilters filters, const EngineChoice& choice,
                                               const EngineChoice& naive);
 
   const std::vector<Group>& groups() const { return groups_; }
-  const EngineChoice& choice() const {
-    return choice_;
-  }  // of the first group's, if not all fell back
+  // What the matcher was told to take, whether or not some groups fell back; of a planned segment,
+  // what its largest group has.
+  const EngineChoice& choice() const { return choice_; }
+  bool is_planned() const { return is_planned_; }
   std::size_t size() const { return size_; }  // filters
   bool is_indexed() const { return is_indexed_; }
   std::uint64_t serial() const { return serial_; }  // unlike any other's in the process
@@ -146,6 +160,7 @@ class Segment {
   std::vector<Group> groups_;
   EngineChoice choice_;
   bool is_indexed_;
+  bool is_planned_ = false;
   std::size_t size_ = 0;
   std::uint64_t serial_;
 };

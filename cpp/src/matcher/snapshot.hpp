@@ -43,6 +43,7 @@ struct Workspace {
     std::vector<std::unique_ptr<Scratch>> of_group;
   };
   std::vector<SegmentScratch> scratches;
+  std::size_t n_until_sampled = 0;  // events, see EventSample
 
   SegmentScratch& scratch_of(const Segment& segment);
   // Lets go of the scratch of segments that are not in the snapshot.
@@ -66,6 +67,7 @@ struct OpenedImage {
   std::vector<std::string> names;  // of attributes, by id
   IdType id_type = IdType::none;
 };
+// `wanted` null: what a planner chose, whatever it is.
 OpenedImage open_image(const std::shared_ptr<const Image>& image, Space space,
                        const EngineChoice* wanted, const EngineChoice& naive);
 

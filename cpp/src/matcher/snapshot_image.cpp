@@ -14,6 +14,9 @@ struct Meta {
   std::uint64_t id_type, n_segments, n_names;
 };
 
+// In place of the engine that a segment was built for.
+constexpr const char* kPlanned = "engine auto\n";
+
 std::string segment_prefix(std::size_t segment) { return "s" + std::to_string(segment) + "/"; }
 std::string group_prefix(std::size_t segment, std::size_t group) {
   return segment_prefix(segment) + "g" + std::to_string(group) + "/";
@@ -52,7 +55,8 @@ void save_snapshot(const Snapshot& snapshot, ImageWriter& image) {
     const std::uint32_t about[2] = {segments[at]->is_indexed(),
                                     static_cast<std::uint32_t>(segments[at]->groups().size())};
     image.write(segment_prefix(at) + "about", about, sizeof about);
-    const std::string choice = segments[at]->choice().text();
+    const std::string choice =
+        segments[at]->is_planned() ? kPlanned : segments[at]->choice().text();
     image.write(segment_prefix(at) + "choice", choice.data(), choice.size());
     for (std::size_t group = 0; group < segments[at]->groups().size(); ++group) {
       PrefixedWriter sections(image, group_prefix(at, group));
@@ -80,27 +84,31 @@ OpenedImage open_image(const std::shared_ptr<const Image>& image, Space space,
     names = names.subspan(length);
   }
   opened.store = std::make_shared<Store>();
-  opened.store->open(image);
+  opened.store->open(image, space);
   for (std::size_t at = 0; at < meta[0].n_segments; ++at) {
     const std::span<const std::uint32_t> about =
         reader.span<std::uint32_t>(segment_prefix(at) + "about");
     if (about.size() != 2) image->fail("is damaged: it does not say what a segment is");
     const std::span<const char> text = reader.span<char>(segment_prefix(at) + "choice");
-    const EngineChoice choice = EngineChoice::read({text.data(), text.size()}, *image);
+    const bool is_planned = std::string_view(text.data(), text.size()) == kPlanned;
+    const EngineChoice choice =
+        is_planned ? naive : EngineChoice::read({text.data(), text.size()}, *image);
     // What another engine than the wanted one has indexed is for the next merge.
-    bool is_indexed =
-        about[0] != 0 && choice.engine != nullptr && (wanted == nullptr || choice == *wanted);
+    bool is_indexed = about[0] != 0 && choice.engine != nullptr &&
+                      (wanted == nullptr ? is_planned : !is_planned && choice == *wanted);
     const bool wants_index = is_indexed;
     std::vector<Group> groups;
     for (std::size_t group = 0; group < about[1]; ++group) {
-      Group::Opened each = Group::open(image, group_prefix(at, group), space, opened.names.size(),
-                                       opened.store->n_slots(),
-                                       opened.store->n_subscriber_numbers(), wants_index, naive);
+      Group::Opened each = Group::open(
+          image, group_prefix(at, group), space, opened.names.size(), opened.store->n_slots(),
+          opened.store->n_subscriber_numbers(), wants_index, naive, opened.store->centres());
       is_indexed = is_indexed && each.has_index;
       groups.push_back(std::move(each.group));
     }
-    opened.segments.push_back(std::make_shared<const Segment>(
-        std::move(groups), is_indexed ? choice : naive, is_indexed));
+    opened.segments.push_back(
+        is_planned && is_indexed ? Segment::planned(std::move(groups))
+                                 : std::make_shared<const Segment>(
+                                       std::move(groups), is_indexed ? choice : naive, is_indexed));
   }
   return opened;
 }

@@ -3,15 +3,21 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "event_sample.hpp"
+#include "plan.hpp"
 #include "published.hpp"
 #include "segment.hpp"
 #include "snapshot.hpp"
@@ -24,6 +30,10 @@ namespace tamis {
 
 // Fewer dead slots are not worth a merge of everything.
 inline constexpr std::size_t kMinDead = 4096;
+// Plans are looked at after so many sampled events, then after twice as many each time, up to 16
+// turns of the sample.
+inline constexpr std::uint64_t kFirstLook = 64;
+inline constexpr std::uint64_t kMaxLookInterval = 16 * EventSample::kMostEvents;
 // A delta begins so small, and is sealed at the latest when it has so many and nothing is merged.
 inline constexpr std::size_t kFirstDeltaFilters = 64;
 inline constexpr std::size_t kMaxDeltaFilters = 4096;
@@ -38,13 +48,23 @@ struct Staged {
   std::vector<RowError> errors;
 };
 
+// Reads the predicates of some rows; stops at Matcher::kMaxRowErrors errors.
+Staged read_rows(std::span<const NewSubscription> rows, std::size_t begin, std::size_t end,
+                 Space space);
+
 class Matcher::State {
  public:
-  explicit State(const MatcherOptions& given)
-      : options(given),
-        choice_{&find_engine(given.engine == "auto" ? "naive" : given.engine), {}},
-        naive_{&find_engine("naive"), {}} {
-    choice_.parameters = complete_parameters(*choice_.engine, given.parameters);
+  explicit State(const MatcherOptions& given) : options(given), naive_{&find_engine("naive"), {}} {
+    if (given.engine == "auto") {
+      if (!given.parameters.empty()) {
+        throw ArgumentError("engine auto chooses parameters by itself: name the engine that has " +
+                            given.parameters.begin()->first);
+      }
+      sample = std::make_unique<EventSample>();
+    } else {
+      choice_ = EngineChoice{&find_engine(given.engine), {}};
+      choice_->parameters = complete_parameters(*choice_->engine, given.parameters);
+    }
     if (options.n_threads == 0) throw ArgumentError("threads must be at least 1, not 0");
     space_ = options.space.value_or(Space::plane);
     {
@@ -76,6 +96,7 @@ class Matcher::State {
   void close();
   Space space() const { return space_; }
   MatcherStats stats() const;
+  std::vector<SegmentReasons> plan() const;
 
   std::shared_ptr<const Snapshot> snapshot() const { return published_.read(); }
   // Reads the store under the writer's lock.
@@ -87,6 +108,12 @@ class Matcher::State {
 
   MatcherOptions options;
   Spares<Workspace> workspaces;
+  std::unique_ptr<EventSample> sample;  // null: the engine is given
+
+  // Called while matching: lets the merging thread look at the plans, if it is time to.
+  void after_sampling() {
+    if (sample->n_taken() >= next_look_.load(std::memory_order_relaxed)) ask_for_look();
+  }
 
  private:
   // Every live matcher, so that fork finds none of them in the middle of something.
@@ -131,18 +158,27 @@ class Matcher::State {
     if (merger_.joinable()) merger_.join();
   }
 
-  void lock_for_fork() { writer_.lock(); }
+  void lock_for_fork() {
+    writer_.lock();
+    if (sample) sample->lock();
+  }
   void unlock_after_fork(bool is_child) {
     if (is_child) {
       // The merging thread is not here. What it had taken is still in the segments.
       new (&merger_) std::thread();
       new (&wake_merger_) std::condition_variable();
       new (&merger_is_idle_) std::condition_variable();
-      is_merging_ = is_checkpointing_ = false;
+      is_merging_ = is_checkpointing_ = is_look_asked_ = false;
       published_.forget_readers();
+      for (const auto& segment : segments_) {
+        for (const Group& group : segment->groups()) {
+          if (group.movable() != nullptr) group.movable()->forget_readers();
+        }
+      }
       // The directory is the parent's. Its journal has a thread that is not here: never touch it.
       if (journal_ && journal_.release() != nullptr) closed_because_ = kForked;
     }
+    if (sample) sample->unlock();
     writer_.unlock();
   }
 
@@ -150,13 +186,28 @@ class Matcher::State {
   std::vector<RowError> check_ids(std::span<const NewSubscription> rows, IdType& type) const;
   void take(std::span<const NewSubscription> rows, std::vector<Staged>& staged);
   void append(std::span<const NewSubscription> rows, Staged& staged);
+  // The index in which the area of the slot can move, or null.
+  MovableIndex* find_movable(std::uint32_t slot) const;
+  void move_in_place(MovableIndex& index, std::uint32_t slot, const Centre& centre);
+  std::vector<RowError> move_by_text(std::span<const Move> rows,
+                                     std::vector<NewSubscription>& moved,
+                                     std::deque<std::string>& texts) const;
+  std::vector<std::uint32_t> follow_moves(const Segment& merged,
+                                          std::unique_lock<std::mutex>& lock);
+  void resubscribe(std::span<const std::uint32_t> slots);
   void kill(std::uint32_t slot) { store_->kill(slot, version_ + 1); }
   void seal_delta();
   void publish();
   bool has_merge_to_do() const {
     return std::any_of(segments_.begin(), segments_.end(),
                        [](const auto& segment) { return !segment->is_indexed(); }) ||
-           segments_.size() > kMaxSegments || has_many_dead();
+           segments_.size() > kMaxSegments || has_many_dead() || !stale_.empty() || has_worn();
+  }
+  bool has_worn() const { return std::any_of(segments_.begin(), segments_.end(), is_worn); }
+  static bool is_worn(const std::shared_ptr<const Segment>& segment) {
+    return std::any_of(segment->groups().begin(), segment->groups().end(), [](const Group& group) {
+      return group.movable() != nullptr && group.movable()->is_worn();
+    });
   }
   static constexpr const char* kClosed = "the matcher is closed";
   static constexpr const char* kReadOnly =
@@ -166,6 +217,7 @@ class Matcher::State {
       "snapshot for this one to open";
   // Writes a change to the log, before it happens.
   static std::string encode_rows(std::span<const NewSubscription> rows);
+  static std::string encode_moves(std::span<const Move> rows);
   bool is_durable() const { return options.storage.has_value(); }
   void log(std::string_view payload) {
     if (closed_because_ != nullptr) throw ArgumentError(closed_because_);
@@ -186,16 +238,26 @@ class Matcher::State {
   void wake_merger();
   std::vector<std::shared_ptr<const Segment>> choose_merge() const;
 
+  // --- of engine="auto", in replanning.cpp ---
+  void ask_for_look();  // not under writer_
+  // Are there events that no plan has seen, enough of them for a flush to wait for?
+  bool has_new_events() const;
+  void put_off_look();
+  void run_look(std::unique_lock<std::mutex>& lock);
+
   void run_merger();
   void wait_until_merged(std::unique_lock<std::mutex>& lock);
   struct Merged {
-    std::shared_ptr<const Segment> segment;  // null: nothing is left
-    std::vector<std::uint32_t> dropped;      // slots
-    std::size_t n_inputs = 0;                // filters
+    std::shared_ptr<const Segment> segment;   // null: nothing is left
+    std::vector<std::uint32_t> dropped;       // slots
+    std::size_t n_inputs = 0;                 // filters
+    std::shared_ptr<const SegmentPlan> plan;  // of engine="auto"
   };
-  Merged merge(std::span<const std::shared_ptr<const Segment>> inputs, std::uint64_t version) const;
+  Merged merge(std::span<const std::shared_ptr<const Segment>> inputs, std::uint64_t version,
+               const EventBatch& events) const;
+  void build(Merged& merged, SegmentFilters filters, const EventBatch& events) const;
 
-  EngineChoice choice_;
+  std::optional<EngineChoice> choice_;  // none: planned
   const EngineChoice naive_;
   Space space_ = Space::plane;
 
@@ -212,7 +274,16 @@ class Matcher::State {
   std::condition_variable wake_merger_, merger_is_idle_;
   bool is_merging_ = false, is_closing_ = false;
   std::size_t n_merges_ = 0;
+  // Slots that have moved in place since the merge under way began, each once.
+  std::vector<std::uint32_t> moved_in_merge_;
+  std::vector<bool> is_moved_in_merge_;  // [n_slots] or shorter
   std::exception_ptr merge_error_;
+
+  std::map<std::uint64_t, std::shared_ptr<const SegmentPlan>> plans_;  // by the segment's serial
+  std::vector<std::shared_ptr<const Segment>> stale_;                  // to be planned again
+  bool is_look_asked_ = false;
+  std::atomic<std::uint64_t> next_look_{kFirstLook};  // in events that were taken to the sample
+  std::uint64_t last_look_ = 0, look_interval_ = kFirstLook;
 
   std::unique_ptr<Journal> journal_;  // null: in memory alone, or closed
   JournalSizes sizes_when_read_;      // of a directory that was opened read-only

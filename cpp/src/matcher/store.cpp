@@ -2,12 +2,19 @@
 
 #include <cstring>
 
+#include "tamis/move_area.hpp"
+
 namespace tamis {
 namespace {
 
 constexpr std::size_t kMallocBytes = 16;  // that malloc adds to a block
 
 static_assert(sizeof(SlotRecord) == 32 && sizeof(SubscriberRecord) == 40);
+
+struct MovedSlot {  // as in files
+  std::uint64_t slot;
+  double x, y;
+};
 
 struct Totals {  // as in files
   std::uint64_t n_live, n_numbers, n_live_subscribers;
@@ -67,7 +74,9 @@ std::uint32_t Store::add(const IdView& id, std::string_view predicate, const IdV
     born_at.grow();
     died_at.grow().store(kNeverLived, std::memory_order_relaxed);
     slots_.grow();
+    centres_->grow_to(slots_.size());
   }
+  centres_->forget(slot);
   SlotRecord& record = slots_[slot];
   set(record, id, predicate, has_filters ? TextRecord::kHasFilters : 0u);
   record.subscriber = number_of(subscriber);
@@ -85,8 +94,15 @@ void Store::kill(std::uint32_t slot, std::uint64_t version) {
   if (!(record.flags & TextRecord::kHasFilters)) unfiltered_.push_back(slot);
   slot_of_.erase(id(slot), IdOfSlot{*this});
   if (--subscribers_[record.subscriber].n_live == 0) --n_live_subscribers_;
+  n_moved_ -= centres_->has_moved(slot);
   died_at[slot].store(version, std::memory_order_relaxed);
   ++n_dead_;
+}
+
+std::string Store::moved_predicate(std::uint32_t slot) const {
+  Centre centre;
+  if (!centres_->read(slot, centre)) return std::string(predicate(slot));
+  return move_area(predicate(slot), std::nullopt, centre.x, centre.y);
 }
 
 void Store::retire(std::vector<std::uint32_t> slots) {
@@ -139,7 +155,8 @@ std::uint32_t Store::number_of(const IdView& id) {
 
 std::size_t Store::n_bytes() const {
   return slots_.n_bytes() + subscribers_.n_bytes() + died_at.n_bytes() + born_at.n_bytes() +
-         hits.n_bytes() + slot_of_.n_bytes() + number_of_.n_bytes() + n_text_bytes_;
+         hits.n_bytes() + (n_moved_ > 0 ? centres_->n_bytes() : 0) + slot_of_.n_bytes() +
+         number_of_.n_bytes() + n_text_bytes_;
 }
 
 void Store::save(std::uint64_t version, std::size_t n_slots, std::size_t n_numbers,
@@ -191,7 +208,13 @@ void Store::save(std::uint64_t version, std::size_t n_slots, std::size_t n_numbe
     number_of.insert(number, IdOfSubscriber{*this});
     ++totals.n_numbers;
   }
+  std::vector<MovedSlot> moved;
+  Centre centre;
+  for (std::uint32_t slot = 0; slot < n_slots; ++slot) {
+    if (lives[slot] && centres_->read(slot, centre)) moved.push_back({slot, centre.x, centre.y});
+  }
   image.write("totals", &totals, sizeof totals);
+  write_vector(image, "moved", moved);
   write_vector(image, "slots", slots);
   write_vector(image, "subscribers", subscribers);
   write_vector(image, "free_slots", free_slots);
@@ -212,7 +235,7 @@ void Store::save(std::uint64_t version, std::size_t n_slots, std::size_t n_numbe
   }
 }
 
-void Store::open(const std::shared_ptr<const Image>& image) {
+void Store::open(const std::shared_ptr<const Image>& image, Space space) {
   const ImageReader reader(image, "");
   image_ = image;
   texts_ = &image->find("texts");
@@ -281,6 +304,11 @@ void Store::open(const std::shared_ptr<const Image>& image) {
   died_at.grow_to(slots.size());
   born_at.grow_to(slots.size());
   hits.grow_to(slots.size());
+  centres_->grow_to(slots.size());
+  for (const MovedSlot& each : reader.span<MovedSlot>("moved")) {
+    if (each.slot >= slots.size()) fail("an area that moved");
+    move(static_cast<std::uint32_t>(each.slot), {each.x, each.y, to_point(space, each.x, each.y)});
+  }
   for (const std::vector<std::uint32_t>* each : {&dead_slots, &std::as_const(free_slots_)}) {
     for (const std::uint32_t slot : *each) {
       died_at[slot].store(kNeverLived, std::memory_order_relaxed);

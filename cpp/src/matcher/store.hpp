@@ -21,6 +21,7 @@
 
 #include "number_table.hpp"
 #include "storage/image.hpp"
+#include "tamis/centres.hpp"
 #include "tamis/collector.hpp"
 #include "tamis/grow_only.hpp"
 #include "tamis/id.hpp"
@@ -93,10 +94,14 @@ class Store {
   IdView id(std::uint32_t slot) const { return id_of(slots_[slot]); }
   IdView subscriber_id(std::uint32_t number) const { return id_of(subscribers_[number]); }
   std::uint32_t subscriber_of(std::uint32_t slot) const { return slots_[slot].subscriber; }
+  // As subscribed; and with its area where it is now.
   std::string_view predicate(std::uint32_t slot) const {
     const SlotRecord& record = slots_[slot];
     return text_of(record).substr(record.n_id_bytes);
   }
+  std::string moved_predicate(std::uint32_t slot) const;
+  // Of slots whose one area has moved in place, in an index that follows it.
+  const std::shared_ptr<Centres>& centres() const { return centres_; }
 
   // Visits what lived at the version of a snapshot, which the caller holds: its slots stay as they
   // are. Needs no lock: a slot that is used again meanwhile shows a later birth before it shows
@@ -115,7 +120,7 @@ class Store {
 
   // --- the writer's part ---
   // Of an empty store. Checks every section that refers to another, and no text.
-  void open(const std::shared_ptr<const Image>& image);
+  void open(const std::shared_ptr<const Image>& image, Space space);
 
   std::size_t n_slots() const { return slots_.size(); }  // live, dead and free
   std::size_t n_subscriber_numbers() const { return subscribers_.size(); }
@@ -132,6 +137,14 @@ class Store {
     for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
       if (died_at[slot].load(std::memory_order_relaxed) == kAlive) visit(slot);
     }
+  }
+
+  // The id will be looked up soon.
+  void prefetch(const IdView& id) const { slot_of_.prefetch(id); }
+  std::size_t n_moved() const { return n_moved_; }  // live slots that have moved in place
+  void move(std::uint32_t slot, const Centre& centre) {
+    n_moved_ += !centres_->has_moved(slot);
+    centres_->move(slot, centre);
   }
 
   // A new live slot. The id must not be live.
@@ -184,6 +197,8 @@ class Store {
   std::vector<std::uint32_t> free_slots_, free_numbers_, unfiltered_;
   std::deque<Retirement> retired_;
   std::shared_ptr<Epoch> epoch_ = std::make_shared<Epoch>();
+  std::shared_ptr<Centres> centres_ = std::make_shared<Centres>();
+  std::size_t n_moved_ = 0;
   std::size_t n_dead_ = 0;     // dead and not yet free
   std::size_t n_retired_ = 0;  // of those: in no segment, waiting for readers
   std::size_t n_live_subscribers_ = 0;

@@ -39,7 +39,7 @@ struct Manifest {
   std::vector<JournalFile> logs;
 
   std::string text() const {
-    std::string body = "tamis matcher\nformat 2\narity 2\nspace ";
+    std::string body = "tamis matcher\nformat 3\narity 2\nspace ";
     body += space == Space::plane ? "plane\nimage" : "earth\nimage";
     body += image ? to_text(*image) : " none";
     body += "\nlogs";
@@ -70,10 +70,11 @@ struct Manifest {
     if (format.empty() || format.find_first_not_of("0123456789") != std::string::npos) {
       throw StorageError(path, "is damaged: its format is no number");
     }
-    if (format != "2") {
-      throw StorageError(path, "was written by " +
-                                   std::string(format == "1" ? "an older" : "a newer") +
-                                   " Tamis (format " + format + "), which this one cannot read");
+    if (format != "3") {
+      throw StorageError(path,
+                         "was written by " +
+                             std::string(format == "1" || format == "2" ? "an older" : "a newer") +
+                             " Tamis (format " + format + "), which this one cannot read");
     }
     const std::size_t body = text.rfind("crc32c ");
     if (body == std::string::npos ||

@@ -84,6 +84,8 @@ class Decoder {
     fail("a number is too long");
   }
 
+  double take_double() { return load<double>(take(8), 0); }
+
   std::string_view take_string() {
     const std::uint64_t n_bytes = take_varint();
     return take(n_bytes);
@@ -222,9 +224,24 @@ std::string encode_unsubscribe(std::span<const IdView> ids) {
   return out;
 }
 
+std::string encode_move(std::span<const LogMove> rows) {
+  constexpr std::size_t kUsualRow = 26;
+  std::string out = begin_payload(LogRecord::Kind::move, rows.size());
+  out.reserve(out.size() + kUsualRow * rows.size());
+  for (const LogMove& row : rows) {
+    put_id(out, row.id);
+    // 0: the only one; else which, counted from 1.
+    put_varint(out, row.area ? std::uint64_t{*row.area} + 1 : 0);
+    out.append(reinterpret_cast<const char*>(&row.x), sizeof row.x);
+    out.append(reinterpret_cast<const char*>(&row.y), sizeof row.y);
+  }
+  return out;
+}
+
 LogRecord decode_record(std::string_view payload, const std::string& path, std::uint64_t offset) {
   constexpr std::size_t kLeastId = 2;                    // type, length of an empty string
   constexpr std::size_t kLeastSubscribe = kLeastId + 2;  // length of the predicate, no subscriber
+  constexpr std::size_t kLeastMove = kLeastId + 17;      // which area, x, y
   Decoder in(payload, path, offset);
   LogRecord record;
   record.offset = offset;
@@ -244,6 +261,19 @@ LogRecord decode_record(std::string_view payload, const std::string& path, std::
     const std::size_t n_rows = in.take_n_rows(kLeastId);
     record.ids.reserve(n_rows);
     for (std::size_t row_idx = 0; row_idx < n_rows; ++row_idx) record.ids.push_back(in.take_id());
+  } else if (kind == static_cast<unsigned char>(LogRecord::Kind::move)) {
+    record.kind = LogRecord::Kind::move;
+    const std::size_t n_rows = in.take_n_rows(kLeastMove);
+    record.moves.reserve(n_rows);
+    for (std::size_t row_idx = 0; row_idx < n_rows; ++row_idx) {
+      LogMove& row = record.moves.emplace_back();
+      row.id = in.take_id();
+      const std::uint64_t area = in.take_varint();
+      if (area > std::uint64_t{1} << 32) in.fail("an area has too large a number");
+      if (area > 0) row.area = static_cast<std::uint32_t>(area - 1);
+      row.x = in.take_double();
+      row.y = in.take_double();
+    }
   } else {
     in.fail("its kind is " + std::to_string(kind));
   }

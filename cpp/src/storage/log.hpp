@@ -55,18 +55,28 @@ struct LogSubscribe {
   friend bool operator==(const LogSubscribe&, const LogSubscribe&) = default;
 };
 
+struct LogMove {
+  IdView id;
+  double x = 0, y = 0;
+  std::optional<std::uint32_t> area;
+
+  friend bool operator==(const LogMove&, const LogMove&) = default;
+};
+
 struct LogRecord {
-  enum class Kind : std::uint8_t { subscribe = 1, unsubscribe = 2 };
+  enum class Kind : std::uint8_t { subscribe = 1, unsubscribe = 2, move = 3 };
 
   Kind kind = Kind::subscribe;
   std::uint64_t offset = 0;        // of the record in its file
   std::vector<LogSubscribe> rows;  // of a subscribe
   std::vector<IdView> ids;         // of an unsubscribe
+  std::vector<LogMove> moves;      // of a move
 };
 
 // Payloads. An id without a type is an ArgumentError; a subscriber without one is none.
 std::string encode_subscribe(std::span<const LogSubscribe> rows);
 std::string encode_unsubscribe(std::span<const IdView> ids);
+std::string encode_move(std::span<const LogMove> rows);
 // Views into `payload`. Malformed: StorageError that names `path` and `offset`.
 LogRecord decode_record(std::string_view payload, const std::string& path, std::uint64_t offset);
 

@@ -40,6 +40,7 @@ MICRO_LABELS = {"encode": "5 integers an event", "parse": "10 BETWEENs a predica
 LIVE_MODES: dict[str, tuple[str, dict[str, Any], int]] = {
     "load": ("hem-default", {}, 2),
     "change": ("hem-default", {}, 2),
+    "move": ("clcb-default", {}, 1),
     "durable": ("hem-default", {}, 2),
     "open": ("hem-default", {}, 2),
     "call": ("pcm-default", {"n_filters": 100}, 1),
@@ -54,6 +55,7 @@ MODE_MEANINGS = {
     "parse": "the parser alone, and subscribe_many (no engine)",
     "load": "subscribe_many and flush in a fresh process: seconds, and resident bytes",
     "change": "one subscribe, unsubscribe or move among all subscriptions, also during a merge",
+    "move": "moves in tables, one by one, and beside matching",
     "durable": "changes a second that are in the log, with each way of syncing",
     "open": "opening a saved matcher in a fresh process, and what two processes share",
     "call": "what match of a dict costs beyond encoding and engine",
@@ -67,9 +69,9 @@ PRESET_REPEAT = 5
 PRESET_MAX_SECONDS = 60.0
 PRESET_BATCH = 4096
 PRESET_ENCODE_EVENTS = 20_000
-PRESET_LIVE_EVENTS = 500  # of the modes call and churn
+PRESET_LIVE_EVENTS = 500  # of the modes move, call and churn
 
-_MATCHING = ("call", "churn")  # live modes that match events
+_MATCHING = ("move", "call", "churn")  # live modes that match events
 # Modes deploy, then match: build first, so that its last matcher serves the others.
 _MODE_ORDER = {mode: place for place, mode in enumerate(MODES)}
 

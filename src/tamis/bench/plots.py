@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,37 @@ def write_html(run: Run, path: str | Path) -> list[Path]:
     )
     Path(path).write_text(page, encoding="utf-8")
     return [Path(path)]
+
+
+def write_lines(
+    lines: Mapping[str, Sequence[tuple[float, float]]], path: Path, x: str, y: str, run: Run
+) -> None:
+    """Writes one picture of lines through points, both axes logarithmic."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UnavailableError('plots need matplotlib: pip install "tamis[bench]"') from error
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for place, (name, points) in enumerate(lines.items()):
+        axes.plot(
+            [at for at, _ in points],
+            [value for _, value in points],
+            marker=_MARKERS[place % len(_MARKERS)],
+            color=_COLORS[place % len(_COLORS)],
+            label=name,
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    _sign(figure, run)
+    figure.savefig(path, dpi=150)
 
 
 def _figures(run: Run) -> dict[str, bytes]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.bench import plots
+from tamis.bench.judgement import JUDGED
 from tamis.bench.results import Result, Run, cell_of
 from tamis.bench.suites import SUITES
 from tamis.bench.tables import (
@@ -42,7 +43,10 @@ def write(run: Run, path: str | Path, title: str | None = None) -> list[Path]:
         parts.append(f"{suite['description'][0].upper()}{suite['description'][1:]}.")
     parts.append(_how(run))
     parts += [f"![{plots.TITLES[_mode_of(run, each)]}]({each.name})" for each in pictures]
-    if "latency" in modes:
+    judge = JUDGED.get(run.about["plan"]["suite"])
+    if judge:
+        parts.append(judge(run, path.with_name(f"{path.stem}-sizes.png")))
+    if "latency" in modes and not (judge and run.about["plan"]["suite"] == "planner"):
         parts.append(_latency(run))
     others = [each for each in run.cells if each["cell"]["mode"] != "latency"]
     if others:

@@ -427,6 +427,7 @@ class _Runner:
             outputs = sorted({c.output for c in cells_of[each] if c.output} | {"ids"})
             try:
                 check(subject, referee, outputs, self.plan.max_seconds)
+                subject.matcher.flush()  # auto has seen events now, and may want other engines
                 if not subject.wrong:
                     subject.answers = collect(
                         subject.matcher,
@@ -646,6 +647,8 @@ def _answer_facts(subject: Subject, measure: _Measure, n_made: int) -> dict[str,
     }
     if subject.deployment:
         facts["deployment"] = subject.deployment.to_json()
+    if subject.engine == "auto":
+        facts["plan"] = subject.matcher.plan().to_dict()
     if instrument is not None:
         facts["n_measured"] = instrument.n_measured
     if measure.cell.mode == "throughput":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tamis import workloads
+from tamis.bench import claims, planner_grid
 from tamis.errors import ArgumentError
 
 Sizes = dict[str, dict[str, Any]]
@@ -81,6 +82,7 @@ SUITES: dict[str, dict[str, Any]] = {
         "entries": [
             {"modes": ["load", "change", "durable", "open"], "workloads": ["hem-default"]},
             {"modes": ["change"], "workloads": ["clcb-default"]},
+            {"modes": ["move"], "workloads": ["clcb-default"], "engines": ["spatial-grid"]},
             {"modes": ["call"]},
             {"modes": ["churn"], "workloads": ["pcm-default"], "engines": ["naive", "ocm"]},
         ],
@@ -92,6 +94,20 @@ SUITES: dict[str, dict[str, Any]] = {
         "max_seconds": 10.0,
         "cell_seconds": 300.0,
         "entries": _entries(_FULL, modes=["latency"], events=200),
+    },
+    "ours": {
+        "description": "our engines against the papers', with the bars that they must pass: single "
+        "events, batches, change, memory, threads, end to end, and cost against size",
+        "repeat": 5,
+        "max_seconds": 20.0,
+        "entries": claims.entries(),
+    },
+    "planner": {
+        "description": "auto against every engine that somebody might have chosen, on workloads of "
+        "every kind and size",
+        "repeat": 5,
+        "max_seconds": 2.0,
+        "entries": planner_grid.entries(),
     },
     "papers-grid": {
         "description": "every variant of the four papers' workloads, every available engine, 60 s "

@@ -421,12 +421,12 @@ def _live_notes(result: Result) -> list[str]:
                 for name in ("Rss", "Pss", "Private_Dirty", "Shared_Clean")
             )
             notes.append(f"process {place}, what opening added: {kinds}")
-        if not details["is_read_only"]:
-            notes.append("this build has no read_only: one process can hold a matcher at a time")
     if mode == "change":
         notes.append(
             f"{details['n_live']:,} subscriptions; the merge took {details['merge_seconds']:.2f} s"
         )
+    if mode == "move":
+        notes.append(f"{details['n_moved']:,} subscriptions have moved in place")
     if mode == "load":
         notes.append(
             f"resident {details['resident_bytes'] / 2**20:.0f} MiB, of which "

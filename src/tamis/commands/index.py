@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tamis.commands.arguments import names_pair
 from tamis.errors import ArgumentError, BatchError
 from tamis.matcher import Matcher
 from tamis.tables import read_subscriptions, read_table
@@ -17,15 +18,18 @@ _EXAMPLES = """examples:
   tamis index add alerts more.csv
   tamis index remove alerts gone.csv
   tamis index info alerts
+  tamis index plan alerts --events readings.parquet
   tamis index verify alerts
 
 exit code: 0 done, 1 verify found damage, 2 wrong use or bad input"""
+
+_MOST_EVENTS = 10_000  # that a plan is made for: the matcher keeps a sample
 
 
 def add_command(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "index",
-        help="keep subscriptions in a directory: build, add, remove, info, verify",
+        help="keep subscriptions in a directory: build, add, remove, info, plan, verify",
         description="Keeps subscriptions in a directory that tamis.Matcher.open opens.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -49,6 +53,19 @@ def add_command(subparsers: argparse._SubParsersAction[Any]) -> None:
     removing.add_argument("file", metavar="FILE", help="a table with the column id")
     info = add("info", "say what is in it", _info)
     info.add_argument("--json", action="store_true", help="as JSON")
+    planning = add("plan", "say which engine has which filters, and why", _plan)
+    planning.add_argument(
+        "--events",
+        metavar="FILE",
+        help="a table of events: plan for them, instead of telling the plan that is there",
+    )
+    planning.add_argument(
+        "--position",
+        metavar="X,Y",
+        type=names_pair,
+        help="the two attributes that hold an event's position",
+    )
+    planning.add_argument("--json", action="store_true", help="as JSON")
     add("verify", "read everything and say whether it is whole", _verify)
 
 
@@ -106,6 +123,17 @@ def _info(args: argparse.Namespace) -> int:
     print(f"space          {stats['space']}")
     print(f"image          {stats['n_image_bytes']} bytes")
     print(f"logs           {stats['n_logs']}, {stats['n_log_bytes']} bytes")
+    return 0
+
+
+def _plan(args: argparse.Namespace) -> int:
+    with Matcher.open(args.index, read_only=True) as matcher:
+        if args.events:
+            events = read_table(args.events).slice(0, _MOST_EVENTS)
+            matcher.match_many(events, position=args.position, output="count")
+        matcher.flush()
+        plan = matcher.plan()
+    print(json.dumps(plan.to_dict(), indent=2) if args.json else plan)
     return 0
 
 

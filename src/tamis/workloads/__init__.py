@@ -1,4 +1,4 @@
-"""Subscriptions and events to measure with: the papers' workloads and real data.
+"""Subscriptions and events to measure with: the papers' workloads, mixes of our own, and real data.
 
     from tamis import workloads
     workload = workloads.get("pcm-default", seed=1, n_filters=1000)
@@ -13,12 +13,13 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from . import cities, clcb, flights, fpga, hem, pcm
+from . import cities, clcb, flights, fpga, hem, mix, pcm
 from .cities import CitiesWorkload
 from .clcb import ClcbWorkload
 from .flights import FlightsWorkload
 from .fpga import FpgaWorkload
 from .hem import HemWorkload
+from .mix import MixWorkload
 from .pcm import PcmWorkload
 from .workload import MissingDataError, Variant, Workload, WorkloadError
 
@@ -29,6 +30,7 @@ __all__ = [
     "FpgaWorkload",
     "HemWorkload",
     "MissingDataError",
+    "MixWorkload",
     "PcmWorkload",
     "Workload",
     "WorkloadError",
@@ -42,6 +44,7 @@ _FAMILIES: dict[str, tuple[type[Workload], tuple[Variant, ...]]] = {
     "hem": (HemWorkload, hem.VARIANTS),
     "clcb": (ClcbWorkload, clcb.VARIANTS),
     "fpga": (FpgaWorkload, fpga.VARIANTS),
+    "mix": (MixWorkload, mix.VARIANTS),
     "flights": (FlightsWorkload, flights.VARIANTS),
     "cities": (CitiesWorkload, cities.VARIANTS),
 }

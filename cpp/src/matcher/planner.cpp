@@ -1,0 +1,544 @@
+#include "planner.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ctime>
+#include <numeric>
+#include <optional>
+
+#include "guessed_events.hpp"
+
+namespace tamis {
+namespace {
+
+// Up to so many filters are tried in full, above one of kTrialShare, but not more than the most.
+constexpr std::size_t kMinTrialFilters = 1024;
+constexpr std::size_t kMaxTrialFilters = 16 * 1024;
+constexpr std::size_t kTrialShare = 32;
+constexpr std::size_t kSmallerTrial = 4;  // the second trial has a fourth, to see how work grows
+constexpr std::size_t kGuessedEvents = 64;
+constexpr std::size_t kMinEvents = 16;  // fewer say less than a guess
+// A kind with fewer filters is not worth an index of its own.
+constexpr std::size_t kMinGroupFilters = 256;
+// A plan that is not the simplest must be so much cheaper.
+constexpr double kWorthwhile = 0.9;
+// Events are of one width if nine of ten have at most so many times the attributes of one of ten.
+constexpr double kSameWidth = 2;
+// Work below this, over all events of a trial, is too little to tell how it grows.
+constexpr double kMinCounted = 64;
+// An index of the first size lies in the caches of a core, of the second in memory.
+constexpr double kNearBytes = 1 << 20, kFarBytes = 64 << 20;
+// Trials are timed in rounds, each of them in turn, so that a busy moment hurts all; the least
+// counts. A round has at most so many events, and ends early after so long.
+constexpr std::size_t kTimedEvents = 64, kEventsAtOnce = 8, kRounds = 5;
+constexpr double kRoundSeconds = 0.0005;
+
+enum FilterKind : std::uint8_t { kLocated, kFixed, kOther, kNumKinds };
+constexpr const char* kKindNames[] = {"with an area", "with a fixed value", "others"};
+
+bool is_fixed(const FilterTable& table, const Constraint& constraint) {
+  if (!constraint.needs_attribute()) return false;
+  if (constraint.is_interval()) {
+    const NumberRange& range = table.number(constraint.set);
+    return range.low == range.high && range.high_fine == range.low_fine + 1;
+  }
+  const GeneralSet& set = table.general(constraint);
+  if (set.patterns.count > 0 || set.numbers.count > 0) return false;
+  if (set.strings.count == 0) {
+    return set.flags == GeneralSet::kTrue || set.flags == GeneralSet::kFalse;
+  }
+  if (set.strings.count > 1 || set.flags != 0) return false;
+  const FilterTable::StringRange& range = table.string(set.strings.first);
+  return !range.high_is_unbounded && !range.low_is_after && range.high_is_after &&
+         table.text(range.low_at, range.low_length) == table.text(range.high_at, range.high_length);
+}
+
+FilterKind kind_of(const FilterTable& table, FilterIdx idx) {
+  const FilterTable::Filter& filter = table.filter(idx);
+  for (std::uint32_t at = 0; at < filter.areas.count; ++at) {
+    if (!table.area(filter.areas.first + at).is_negated) return kLocated;
+  }
+  for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
+    if (is_fixed(table, table.constraint(filter.constraints.first + at))) return kFixed;
+  }
+  return kOther;
+}
+
+// Filters that are planned together, as runs of whole subscriptions.
+struct Part {
+  std::string name;
+  std::vector<std::pair<FilterIdx, FilterIdx>> runs;
+  std::size_t n_filters = 0;
+
+  void add(FilterIdx begin, FilterIdx end) {
+    n_filters += end - begin;
+    if (!runs.empty() && runs.back().second == begin) {
+      runs.back().second = end;
+    } else {
+      runs.emplace_back(begin, end);
+    }
+  }
+};
+
+std::vector<Part> divide(const SegmentFilters& filters) {
+  std::array<Part, kNumKinds> kinds;
+  for (std::size_t begin = 0, end = 0; begin < filters.size(); begin = end) {
+    end = filters.end_of_slot(begin);
+    FilterKind kind = kLocated;  // the least of them
+    for (std::size_t filter = begin; filter < end; ++filter) {
+      kind = std::max(kind, kind_of(*filters.table, static_cast<FilterIdx>(filter)));
+    }
+    kinds[kind].add(static_cast<FilterIdx>(begin), static_cast<FilterIdx>(end));
+  }
+  std::vector<Part> parts;
+  for (std::size_t kind = 0; kind < kNumKinds; ++kind) {
+    if (kinds[kind].n_filters == 0) continue;
+    kinds[kind].name = kKindNames[kind];
+    parts.push_back(std::move(kinds[kind]));
+  }
+  const bool has_small = std::any_of(parts.begin(), parts.end(), [](const Part& part) {
+    return part.n_filters < kMinGroupFilters;
+  });
+  if (parts.size() > 1 && !has_small) return parts;
+  if (parts.size() == 3) {  // the small ones join the others
+    std::vector<Part> joined;
+    Part rest{.name = kKindNames[kOther], .runs = {}, .n_filters = 0};
+    for (Part& part : parts) {
+      if (part.n_filters >= kMinGroupFilters && part.name != kKindNames[kOther]) {
+        joined.push_back(std::move(part));
+        continue;
+      }
+      for (const auto& [begin, end] : part.runs) rest.add(begin, end);
+    }
+    std::sort(rest.runs.begin(), rest.runs.end());
+    if (rest.n_filters >= kMinGroupFilters && !joined.empty()) {
+      joined.push_back(std::move(rest));
+      return joined;
+    }
+  }
+  Part all{.name = "all", .runs = {}, .n_filters = 0};
+  if (filters.size() > 0) all.add(0, static_cast<FilterIdx>(filters.size()));
+  return {all};
+}
+
+// Every k-th filter of a part.
+std::shared_ptr<FilterTable> sample_of(const FilterTable& table, const Part& part,
+                                       std::size_t n_wanted) {
+  auto sample = std::make_shared<FilterTable>(table.space());
+  std::size_t n_before = 0, n_taken = 0;
+  for (const auto& [begin, end] : part.runs) {
+    for (; n_taken < n_wanted; ++n_taken) {
+      const std::size_t place = n_taken * part.n_filters / n_wanted;
+      if (place >= n_before + (end - begin)) break;
+      const auto filter = static_cast<FilterIdx>(begin + (place - n_before));
+      sample->append(table, filter, filter + 1, {});
+    }
+    n_before += end - begin;
+  }
+  return sample;
+}
+
+struct Counted {
+  Work work;  // of an event
+  double n_matches = 0;
+};
+
+Counted count_work(const Index& index, std::size_t n_filters, const EventBatch& events) {
+  std::vector<std::uint32_t> targets(n_filters);
+  std::iota(targets.begin(), targets.end(), 0u);
+  Collector::Setup setup;
+  setup.slot_of = setup.target_of = targets.data();
+  setup.can_repeat = false;
+  setup.n_targets = n_filters;
+  Stamps stamps;
+  CollectorBuffers buffers;
+  Collector out(setup, stamps, buffers);
+  const std::unique_ptr<Scratch> scratch = index.make_scratch();
+  index.match(events, 0, events.size(), *scratch, out);
+  const auto n_events = static_cast<double>(events.size());
+  const auto per_event = [&](std::uint64_t n) { return static_cast<double>(n) / n_events; };
+  const Counters& all = out.counters;
+  return {{per_event(all.filters), per_event(all.constraints), per_event(all.candidates),
+           per_event(all.cells), per_event(all.nodes), per_event(all.bits)},
+          per_event(out.targets().size())};
+}
+
+constexpr double Work::* kUnits[] = {&Work::filters, &Work::constraints, &Work::candidates,
+                                     &Work::cells,   &Work::nodes,       &Work::bits};
+
+double cost_ns(const CostModel& cost, const Work& work, const EventFacts& facts, double n_matches,
+               double n_bytes) {
+  const auto at = [&](const WorkCost& each) {
+    return each.event + each.number * (facts.n_attributes - facts.n_strings) +
+           each.string * facts.n_strings + each.match * n_matches + each.filter * work.filters +
+           each.constraint * work.constraints + each.candidate * work.candidates +
+           each.cell * work.cells + each.node * work.nodes + each.bit * work.bits;
+  };
+  const double far =
+      std::clamp(std::log(n_bytes / kNearBytes) / std::log(kFarBytes / kNearBytes), 0.0, 1.0);
+  return (1 - far) * at(cost.near) + far * at(cost.far);
+}
+
+// Of this thread.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+struct Trial {
+  Estimate estimate;
+  std::shared_ptr<const Index> index;
+  double n_matches = 0;  // of all filters
+  double model_ns = 0;   // of the trial itself
+};
+
+// Single events through an index, as a match does it.
+class Stopwatch {
+ public:
+  Stopwatch(const Index& index, std::size_t n_filters)
+      : index_(index), scratch_(index.make_scratch()), targets_(n_filters) {
+    std::iota(targets_.begin(), targets_.end(), 0u);
+    setup_.slot_of = setup_.target_of = targets_.data();
+    setup_.can_repeat = false;
+    setup_.n_targets = n_filters;
+  }
+  // Takes the time of a round; the events are the same in each.
+  void run(const EventBatch& events) {
+    const std::size_t n_events = std::min(events.size(), kTimedEvents);
+    std::size_t done = 0;
+    const double begin = cpu_seconds();
+    double seconds = 0;
+    while (done < n_events && seconds < kRoundSeconds) {
+      const std::size_t end = std::min(done + kEventsAtOnce, n_events);
+      for (; done < end; ++done) {
+        Collector out(setup_, stamps_, buffers_);
+        index_.match(events, done, done + 1, *scratch_, out);
+      }
+      seconds = cpu_seconds() - begin;
+    }
+    least_ns_ = std::min(least_ns_, 1e9 * seconds / static_cast<double>(done));
+  }
+  double least_ns() const { return least_ns_; }
+
+ private:
+  const Index& index_;
+  std::unique_ptr<Scratch> scratch_;
+  std::vector<std::uint32_t> targets_;
+  Collector::Setup setup_;
+  Stamps stamps_;
+  CollectorBuffers buffers_;
+  double least_ns_ = std::numeric_limits<double>::infinity();
+};
+
+class Planner {
+ public:
+  Planner(const SegmentFilters& filters, const EventBatch& seen) : filters_(filters) {
+    const bool is_guess = seen.size() < kMinEvents;
+    if (is_guess) guessed_ = guess_events(*filters.table, kGuessedEvents);
+    events_ = is_guess ? &guessed_ : &seen;
+    facts_ = facts_of(*events_, is_guess);
+  }
+
+  SegmentPlan plan();
+  // An index of a plan's only group that a trial has built already, or null.
+  std::shared_ptr<const Index> take_index() { return std::move(index_); }
+  const std::vector<Part>& parts() const { return parts_; }
+
+ private:
+  GroupPlan plan_part(const Part& part, bool keeps_index);
+  std::vector<Estimate> candidates(const Part& part) const;  // without estimates yet
+  Trial try_out(const Estimate& candidate, const Part& part,
+                const std::shared_ptr<const FilterTable>& sample,
+                const std::shared_ptr<const FilterTable>& smaller) const;
+
+  const SegmentFilters& filters_;
+  EventBatch guessed_;
+  const EventBatch* events_ = nullptr;
+  EventFacts facts_;
+  std::vector<Part> parts_;  // of the groups of the plan
+  std::shared_ptr<const Index> index_;
+  double n_matches_ = 0;
+};
+
+std::vector<Estimate> Planner::candidates(const Part& part) const {
+  bool has_areas = false;
+  std::uint32_t features = 0, n_constraints = 0;
+  for (const auto& [begin, end] : part.runs) {
+    for (FilterIdx filter = begin; filter < end; ++filter) {
+      has_areas = has_areas || filters_.table->filter(filter).areas.count > 0;
+      features |= features_of(*filters_.table, filter);
+      n_constraints = std::max(n_constraints, filters_.table->filter(filter).constraints.count);
+    }
+  }
+  std::vector<Estimate> found;
+  for (const Engine& engine : engines()) {
+    if (!engine.is_exact || engine.costs.empty() || !engine.unavailable().empty()) continue;
+    if ((features & ~engine.features) != 0 || n_constraints > engine.n_most_constraints) continue;
+    for (const CostModel& cost : engine.costs) {
+      if (cost.needs_areas && !has_areas) continue;
+      Parameters given;
+      Estimate& candidate = found.emplace_back();
+      candidate.cost = &cost;
+      if (cost.parameter != nullptr) {
+        given[cost.parameter] = std::isnan(cost.value) ? facts_.usual_width : cost.value;
+      }
+      candidate.tried_with = complete_parameters(engine, given);
+      // What a guess says of events is good for a trial, and not for the index.
+      if (facts_.is_guess && cost.parameter != nullptr && std::isnan(cost.value)) given.clear();
+      candidate.choice = {&engine, complete_parameters(engine, given)};
+    }
+  }
+  return found;
+}
+
+Trial Planner::try_out(const Estimate& candidate, const Part& part,
+                       const std::shared_ptr<const FilterTable>& sample,
+                       const std::shared_ptr<const FilterTable>& smaller) const {
+  const EngineChoice& choice = candidate.choice;
+  Trial trial;
+  trial.estimate = candidate;
+  trial.index = choice.engine->build(sample, candidate.tried_with);
+  const Counted counted = count_work(*trial.index, sample->size(), *events_);
+  const double scale = static_cast<double>(part.n_filters) / static_cast<double>(sample->size());
+  const auto n_bytes = static_cast<double>(trial.index->n_bytes());
+  trial.model_ns = cost_ns(*candidate.cost, counted.work, facts_, counted.n_matches, n_bytes);
+  trial.n_matches = counted.n_matches * scale;
+  trial.estimate.work = counted.work;
+  trial.estimate.n_bytes = n_bytes * scale;
+  if (smaller) {
+    const Counted fewer =
+        count_work(*choice.engine->build(smaller, candidate.tried_with), smaller->size(), *events_);
+    const double ratio = static_cast<double>(sample->size()) / static_cast<double>(smaller->size());
+    for (const auto unit : kUnits) {
+      const double more = counted.work.*unit, less = fewer.work.*unit;
+      // Work grows as a power of the filters, between not at all and in proportion.
+      const bool is_clear = less * static_cast<double>(events_->size()) >= kMinCounted;
+      const double power =
+          is_clear ? std::clamp(std::log(more / less) / std::log(ratio), 0.0, 1.0) : 1.0;
+      trial.estimate.work.*unit = more * std::pow(scale, power);
+    }
+  }
+  trial.estimate.model_ns = cost_ns(*candidate.cost, trial.estimate.work, facts_, trial.n_matches,
+                                    trial.estimate.n_bytes);
+  return trial;
+}
+
+GroupPlan Planner::plan_part(const Part& part, bool keeps_index) {
+  const std::size_t n_tried = std::min(
+      part.n_filters, std::clamp(part.n_filters / kTrialShare, kMinTrialFilters, kMaxTrialFilters));
+  const bool is_whole = n_tried == filters_.size();
+  const std::shared_ptr<const FilterTable> sample =
+      is_whole ? std::shared_ptr<const FilterTable>(filters_.table)
+               : sample_of(*filters_.table, part, n_tried);
+  std::shared_ptr<const FilterTable> smaller;
+  if (n_tried < part.n_filters) {
+    smaller = sample_of(*filters_.table, part, n_tried / kSmallerTrial);
+  }
+  GroupPlan plan;
+  plan.filters = part.name;
+  plan.n_filters = part.n_filters;
+  plan.n_trial_filters = n_tried;
+  std::vector<Trial> trials;
+  for (const Estimate& candidate : candidates(part)) {
+    trials.push_back(try_out(candidate, part, sample, smaller));
+  }
+  std::vector<Stopwatch> watches;
+  for (const Trial& trial : trials) watches.emplace_back(*trial.index, sample->size());
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    for (Stopwatch& watch : watches) watch.run(*events_);
+  }
+  for (std::size_t at = 0; at < trials.size(); ++at) {
+    Trial& trial = trials[at];
+    trial.estimate.ns = watches[at].least_ns() * trial.estimate.model_ns / trial.model_ns;
+  }
+  // In the order of the table where they are equal.
+  std::stable_sort(trials.begin(), trials.end(),
+                   [](const Trial& a, const Trial& b) { return a.estimate.ns < b.estimate.ns; });
+  for (const Trial& trial : trials) plan.estimates.push_back(trial.estimate);
+  plan.choice = plan.estimates.front().choice;
+  // An index that follows moves must know whose its filters are, which trials do not.
+  const Estimate& best = trials.front().estimate;
+  if (keeps_index && is_whole && best.tried_with == best.choice.parameters &&
+      best.choice.engine->build_owned == nullptr) {
+    index_ = std::move(trials.front().index);
+  }
+  n_matches_ += trials.front().n_matches;
+  return plan;
+}
+
+SegmentPlan Planner::plan() {
+  const double begin = cpu_seconds();
+  SegmentPlan plan;
+  plan.events = facts_;
+  std::vector<Part> kinds = divide(filters_);
+  Part all{.name = "all", .runs = {}, .n_filters = 0};
+  all.add(0, static_cast<FilterIdx>(filters_.size()));
+  plan.whole = plan_part(all, true);
+  plan.n_matches = n_matches_;
+  parts_ = {all};
+  plan.groups = {plan.whole};
+  if (kinds.size() > 1) {
+    std::vector<GroupPlan> groups;
+    std::vector<Part> parts;
+    double ns = 0;
+    for (const Part& kind : kinds) {
+      GroupPlan group = plan_part(kind, false);
+      ns += group.chosen().ns;
+      const auto same = std::find_if(groups.begin(), groups.end(), [&](const GroupPlan& each) {
+        return each.choice == group.choice;
+      });
+      if (same == groups.end()) {
+        groups.push_back(std::move(group));
+        parts.push_back(kind);
+        continue;
+      }
+      Part& joined = parts[static_cast<std::size_t>(same - groups.begin())];
+      for (const auto& [first, last] : kind.runs) joined.add(first, last);
+      std::sort(joined.runs.begin(), joined.runs.end());
+      same->filters += " and " + group.filters;
+      same->n_filters += group.n_filters;
+      same->n_trial_filters += group.n_trial_filters;
+      for (Estimate& estimate : same->estimates) {
+        for (const Estimate& other : group.estimates) {
+          if (!(other.choice == estimate.choice)) continue;
+          estimate.ns += other.ns;
+          estimate.model_ns += other.model_ns;
+          estimate.n_bytes += other.n_bytes;
+          for (const auto unit : kUnits) estimate.work.*unit += other.work.*unit;
+        }
+      }
+    }
+    if (groups.size() > 1 && ns < kWorthwhile * plan.whole.chosen().ns) {
+      plan.groups = std::move(groups);
+      parts_ = std::move(parts);
+      index_ = nullptr;
+    }
+  }
+  plan.seconds = cpu_seconds() - begin;
+  return plan;
+}
+
+// In steps, so that chance does not change a plan.
+double usual_width(const EventBatch& events) {
+  std::vector<std::uint64_t> widths;
+  for (std::size_t event = 0; event < events.size(); ++event) {
+    widths.push_back(events.offsets[event + 1] - events.offsets[event]);
+  }
+  std::sort(widths.begin(), widths.end());
+  const auto low = static_cast<double>(widths[widths.size() / 10]);
+  const auto high = static_cast<double>(widths[widths.size() * 9 / 10]);
+  if (low < 1 || high > kSameWidth * low) return 0;
+  const double middle = std::sqrt(low * high);
+  return std::round(std::exp2(std::round(2 * std::log2(middle)) / 2));
+}
+
+}  // namespace
+
+const Estimate& GroupPlan::chosen() const {
+  return *std::find_if(estimates.begin(), estimates.end(),
+                       [&](const Estimate& estimate) { return estimate.choice == choice; });
+}
+
+double SegmentPlan::ns() const {
+  double all = 0;
+  for (const GroupPlan& group : groups) all += group.chosen().ns;
+  return all;
+}
+
+double SegmentPlan::model_ns() const {
+  double all = 0;
+  for (const GroupPlan& group : groups) all += group.chosen().model_ns;
+  return all;
+}
+
+EventFacts facts_of(const EventBatch& events, bool is_guess) {
+  EventFacts facts;
+  facts.is_guess = is_guess;
+  facts.n_events = events.size();
+  if (events.size() == 0) return facts;
+  const auto n_events = static_cast<double>(events.size());
+  facts.n_attributes = static_cast<double>(events.values.size()) / n_events;
+  facts.usual_width = usual_width(events);
+  for (const EventValue& value : events.values) {
+    facts.n_strings += (value.kind == Kind::string ? 1 : 0) / n_events;
+  }
+  facts.presences.resize(events.n_known);
+  for (const AttributeId attribute : events.attributes) facts.presences[attribute] += 1 / n_events;
+  for (std::size_t event = 0; event < events.size(); ++event) {
+    facts.positions += (events.has_position(event) ? 1 : 0) / n_events;
+  }
+  return facts;
+}
+
+double difference(const EventFacts& before, const EventFacts& now) {
+  double apart = std::abs(before.positions - now.positions);
+  double all = 1;
+  const std::size_t n_most = std::max(before.presences.size(), now.presences.size());
+  for (std::size_t attribute = 0; attribute < n_most; ++attribute) {
+    const auto share = [&](const EventFacts& facts) {
+      return attribute < facts.presences.size() ? facts.presences[attribute] : 0.0;
+    };
+    apart += std::abs(share(before) - share(now));
+    all += std::max(share(before), share(now));
+  }
+  return apart / all;
+}
+
+PlannedSegment build_planned(SegmentFilters filters, const EventBatch& events) {
+  Planner planner(filters, events);
+  auto plan = std::make_shared<SegmentPlan>(planner.plan());
+  std::vector<Group> groups;
+  if (plan->groups.size() == 1) {
+    std::shared_ptr<const Index> index = planner.take_index();
+    const EngineChoice& choice = plan->groups[0].choice;
+    if (index) {
+      groups.emplace_back(std::move(filters), choice, std::move(index));
+    } else {
+      groups.emplace_back(std::move(filters), choice);
+    }
+    return {Segment::planned(std::move(groups)), std::move(plan)};
+  }
+  std::vector<SegmentFilters> divided;
+  for (const Part& part : planner.parts()) {
+    SegmentFilters& own = divided.emplace_back(filters.table->space());
+    for (const auto& [begin, end] : part.runs) own.append(filters, begin, end);
+    own.shrink();
+    own.centres = filters.centres;
+  }
+  filters = SegmentFilters(filters.table->space());
+  for (std::size_t at = 0; at < divided.size(); ++at) {
+    groups.emplace_back(std::move(divided[at]), plan->groups[at].choice);
+  }
+  return {Segment::planned(std::move(groups)), std::move(plan)};
+}
+
+double model_ns(const Segment& segment, const EventBatch& events) {
+  const EventFacts facts = facts_of(events, false);
+  double ns = 0;
+  for (const Group& group : segment.groups()) {
+    const EngineChoice& choice = group.choice();
+    const auto cost = std::find_if(choice.engine->costs.begin(), choice.engine->costs.end(),
+                                   [&](const CostModel& each) {
+                                     return each.parameter == nullptr || std::isnan(each.value) ||
+                                            choice.parameters.at(each.parameter) == each.value;
+                                   });
+    if (cost == choice.engine->costs.end()) return std::numeric_limits<double>::infinity();
+    const Counted counted = count_work(group.index(), group.size(), events);
+    ns += cost_ns(*cost, counted.work, facts, counted.n_matches,
+                  static_cast<double>(group.index().n_bytes()));
+  }
+  return ns;
+}
+
+std::shared_ptr<const SegmentPlan> plan_again(const Segment& segment, const EventBatch& events) {
+  if (segment.groups().size() == 1) {
+    return std::make_shared<SegmentPlan>(Planner(segment.groups()[0].filters(), events).plan());
+  }
+  SegmentFilters all(segment.groups()[0].table().space());
+  for (const Group& group : segment.groups()) all.append(group.filters(), 0, group.size());
+  return std::make_shared<SegmentPlan>(Planner(all, events).plan());
+}
+
+}  // namespace tamis

@@ -1,0 +1,175 @@
+// Do the plans still suit the events? And what they are, for a person.
+//
+// After some sampled events the merging thread looks at each planned segment: if the events have
+// hardly changed, and the work of its indexes on them is about what was estimated, that is all.
+// Otherwise it plans again, by trials, and a segment that would be much cheaper with other engines
+// is stale: the next merge takes it alone.
+#include <algorithm>
+
+#include "planner.hpp"
+#include "state.hpp"
+
+namespace tamis {
+namespace {
+
+constexpr double kMuchWorse = 2;         // than the best plan: worth building an index again
+constexpr double kMaxDifference = 0.2;   // of facts about events that is taken for chance
+constexpr double kAsExpected = 1.5;      // estimate and count may be so far apart
+constexpr std::size_t kLookEvents = 32;  // that are run through the indexes
+
+EventBatch first_events(const EventBatch& events, std::size_t n_most) {
+  EventBatch some;
+  some.n_known = events.n_known;
+  some.catalogue_id = events.catalogue_id;
+  for (std::size_t event = 0; event < std::min(n_most, events.size()); ++event) {
+    for (std::size_t at = events.offsets[event]; at < events.offsets[event + 1]; ++at) {
+      some.add(events.attributes[at], events.values[at]);
+    }
+    if (events.has_positions()) some.add_position(events.x[event], events.y[event]);
+    some.end_event();
+  }
+  return some;
+}
+
+// How many times as much as with the new plan the present choice would cost.
+double times_as_much(const Segment& segment, const SegmentPlan& fresh, const EventBatch& events) {
+  if (segment.groups().size() == 1) {
+    for (const Estimate& estimate : fresh.whole.estimates) {
+      if (estimate.choice == segment.choice()) return estimate.ns / fresh.ns();
+    }
+  }
+  return model_ns(segment, events) / fresh.model_ns();
+}
+
+bool has_choices_of(const Segment& segment, const SegmentPlan& plan) {
+  return segment.groups().size() == plan.groups.size() &&
+         std::equal(segment.groups().begin(), segment.groups().end(), plan.groups.begin(),
+                    [](const Group& group, const GroupPlan& planned) {
+                      return group.choice() == planned.choice;
+                    });
+}
+
+EngineEstimate to_reasons(const Estimate& estimate) {
+  const Work& work = estimate.work;
+  EngineEstimate reasons{
+      estimate.choice.engine->name, estimate.choice.parameters, estimate.ns, estimate.n_bytes, {}};
+  const std::pair<const char*, double> all[] = {
+      {"filters", work.filters},       {"constraints", work.constraints},
+      {"candidates", work.candidates}, {"cells", work.cells},
+      {"nodes", work.nodes},           {"bits", work.bits}};
+  for (const auto& [name, amount] : all) {
+    if (amount > 0) reasons.work.emplace_back(name, amount);
+  }
+  return reasons;
+}
+
+}  // namespace
+
+std::vector<SegmentReasons> Matcher::State::plan() const {
+  const std::lock_guard lock(writer_);
+  std::vector<SegmentReasons> all;
+  for (const auto& segment : segments_) {
+    SegmentReasons& each = all.emplace_back();
+    each.n_filters = segment->size();
+    each.is_indexed = segment->is_indexed();
+    each.is_planned = segment->is_planned();
+    const auto known = plans_.find(segment->serial());
+    const SegmentPlan* plan = known == plans_.end() ? nullptr : known->second.get();
+    if (plan != nullptr) {
+      each.n_events = plan->events.n_events;
+      each.is_guess = plan->events.is_guess;
+      each.n_attributes = plan->events.n_attributes;
+      each.positions = plan->events.positions;
+      each.n_matches = plan->n_matches;
+      each.planning_s = plan->seconds;
+      each.best_ns = plan->ns();
+      each.best_single_ns = plan->whole.chosen().ns;
+    }
+    const bool is_as_planned = plan != nullptr && has_choices_of(*segment, *plan);
+    for (std::size_t at = 0; at < segment->groups().size(); ++at) {
+      const Group& group = segment->groups()[at];
+      GroupReasons& reasons = each.groups.emplace_back();
+      reasons.engine = group.engine().name;
+      reasons.parameters = group.choice().parameters;
+      reasons.n_filters = group.size();
+      reasons.n_index_bytes = group.index().n_bytes();
+      if (plan == nullptr) continue;
+      const GroupPlan& planned = is_as_planned ? plan->groups[at] : plan->whole;
+      reasons.filters = planned.filters;
+      reasons.n_trial_filters = planned.n_trial_filters;
+      for (const Estimate& estimate : planned.estimates) {
+        reasons.estimates.push_back(to_reasons(estimate));
+      }
+    }
+  }
+  return all;
+}
+
+void Matcher::State::ask_for_look() {
+  const std::unique_lock lock(writer_, std::try_to_lock);
+  if (!lock.owns_lock()) return;  // the next event asks again
+  if (is_look_asked_ || sample->n_taken() < next_look_) return;
+  is_look_asked_ = true;
+  wake_merger();
+}
+
+bool Matcher::State::has_new_events() const {
+  if (!sample || segments_.empty()) return false;
+  const std::uint64_t n_new = sample->n_taken() - last_look_;
+  return n_new >= kLookEvents;
+}
+
+void Matcher::State::put_off_look() {
+  look_interval_ = kFirstLook;
+  next_look_ = sample->n_taken() + look_interval_;
+}
+
+void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
+  is_look_asked_ = false;
+  is_merging_ = true;
+  last_look_ = sample->n_taken();
+  look_interval_ = std::min(2 * look_interval_, kMaxLookInterval);
+  next_look_ = last_look_ + look_interval_;
+  const std::vector<std::shared_ptr<const Segment>> segments = segments_;
+  auto plans = plans_;
+  const std::shared_ptr<const Names> names = catalogue_.names();
+  lock.unlock();
+  std::vector<std::shared_ptr<const Segment>> stale;
+  std::exception_ptr error;
+  try {
+    const EventBatch events = sample->read(names->catalogue_id(), names->size());
+    const EventFacts facts = facts_of(events, false);
+    const EventBatch few = first_events(events, kLookEvents);
+    for (const auto& segment : segments) {
+      if (!segment->is_planned() || few.size() < kLookEvents) continue;
+      for (const Group& group : segment->groups()) group.check();
+      const std::shared_ptr<const SegmentPlan> plan = plans[segment->serial()];
+      if (plan && !plan->events.is_guess && difference(plan->events, facts) < kMaxDifference &&
+          model_ns(*segment, few) < kAsExpected * plan->model_ns()) {
+        continue;
+      }
+      std::shared_ptr<const SegmentPlan> fresh = plan_again(*segment, events);
+      if (!has_choices_of(*segment, *fresh) && times_as_much(*segment, *fresh, few) > kMuchWorse) {
+        stale.push_back(segment);
+      } else {
+        plans[segment->serial()] = std::move(fresh);
+      }
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  if (error) merge_error_ = error;
+  for (const auto& segment : segments) {
+    if (std::find(segments_.begin(), segments_.end(), segment) == segments_.end()) continue;
+    if (std::find(stale.begin(), stale.end(), segment) != stale.end()) {
+      stale_.push_back(segment);
+    } else if (plans[segment->serial()]) {
+      plans_[segment->serial()] = plans[segment->serial()];
+    }
+  }
+  is_merging_ = false;
+  merger_is_idle_.notify_all();
+}
+
+}  // namespace tamis

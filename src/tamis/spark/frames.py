@@ -1,0 +1,38 @@
+"""What DataFrames must be like. Everything is checked on the driver, before a task starts."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tamis.errors import ArgumentTypeError, UnavailableError
+
+
+def check_frame(frame: Any, what: str) -> None:
+    if type(frame).__module__.startswith("pyspark.sql.connect"):
+        raise UnavailableError(
+            f"{what} is a DataFrame of Spark Connect, which tamis.spark does not support yet; "
+            "use a classic session, as tamis.spark.session() makes it"
+        )
+    if not isinstance(frame, DataFrame):
+        raise ArgumentTypeError(
+            f"{what} must be a DataFrame of Spark, not a {type(frame).__name__}"
+        )
+
+
+def arrow_schema_of(schema: T.StructType) -> pa.Schema:
+    """As Spark has it in UTC; newer versions want to be told the time zone."""
+    words: dict[str, Any] = {}
+    if "timezone" in signature(to_arrow_schema).parameters:
+        words["timezone"] = "UTC"
+    arrow: pa.Schema = to_arrow_schema(schema, **words)
+    return arrow
+
+
+def fields_of(frame: DataFrame) -> dict[str, T.DataType]:
+    return {field.name: field.dataType for field in frame.schema.fields}

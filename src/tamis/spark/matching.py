@@ -1,0 +1,222 @@
+"""Events as a DataFrame, matched: `events.transform(match(ref, …))`, batch and streaming alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from tamis.errors import ArgumentError, ArgumentTypeError
+from tamis.spark.events import EventColumns, choose_events
+from tamis.spark.frames import check_frame
+from tamis.spark.index import IndexRef
+from tamis.spark.locality import ROUTES, bring_together
+from tamis.spark.taskstats import StatsOfTask
+from tamis.spark.worker import Answer, Request, match_events
+
+# Events that are matched at a time where shards are swept: each sweep maps every shard again.
+_SWEEP_ROWS = 262_144
+_ROWS_PER_BATCH = 1 << 18
+
+_RESULT_NAMES = {
+    ("pairs", "subscriptions"): "subscription",
+    ("pairs", "subscribers"): "subscriber",
+    ("list", "subscriptions"): "subscriptions",
+    ("list", "subscribers"): "subscribers",
+    ("count", "subscriptions"): "n_matches",
+    ("count", "subscribers"): "n_matches",
+}
+
+
+def match(
+    ref: IndexRef,
+    *,
+    id: str,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    attrs: str | Sequence[str] | None = None,
+    position: tuple[str, str] | None = None,
+    output: str = "pairs",
+    deliver: str = "subscriptions",
+    keep: Sequence[str] = (),
+    max_mapped_bytes: int | None = None,
+    route: str = "auto",
+    stats_folder: str | None = None,
+) -> Callable[[DataFrame], DataFrame]:
+    """What `DataFrame.transform` takes: events in, matches out.
+
+    id        the column that says which event it is
+    columns   the attributes: names of columns, or attribute → column, where `data.temp` reaches
+              into a struct; by default all columns but the id
+    attrs     map columns that hold the attributes instead, or besides
+    position  the two columns with the position of an event
+    output    "pairs": a row for each match, with the column subscription or subscriber
+              "list": a row for each event, with the column subscriptions or subscribers
+              "count": a row for each event, with the column n_matches
+    deliver   "subscriptions", or "subscribers": each once, however many of theirs match
+    keep      other columns of the events that the result has too
+    max_mapped_bytes  how much of the index a worker has mapped at a time; by default all of it.
+              Below that, large batches of events sweep over the shards.
+    route     "auto": events are shuffled so that those of one place or value come together, where
+              the index was built with `partition_by`, cannot be mapped at once and that is
+              estimated to pay; "always", "never"
+    stats_folder  a folder that all workers see, where each task writes what it has done, as JSON
+
+    What is wrong with the columns is an error when the DataFrame is transformed; no task has
+    started then.
+    """
+    wanted = Wanted(
+        id, columns, attrs, position, output, deliver, keep, max_mapped_bytes, stats_folder
+    )
+    wanted.check(ref)
+    if route not in ROUTES:
+        raise ArgumentError(f"route must be {', '.join(ROUTES)}, not {route!r}")
+
+    def transform(events: DataFrame) -> DataFrame:
+        check_frame(events, "events")
+        matcher, schema = wanted.plan(ref, events.schema)
+        events = bring_together(events, ref.manifest, id, position, max_mapped_bytes, route)
+        return events.select(matcher.columns.select()).mapInArrow(matcher, schema)
+
+    return transform
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The arguments of `match`, for whoever matches in another way."""
+
+    id: str
+    columns: Sequence[str] | Mapping[str, str] | None = None
+    attrs: str | Sequence[str] | None = None
+    position: tuple[str, str] | None = None
+    output: str = "pairs"
+    deliver: str = "subscriptions"
+    keep: Sequence[str] = ()
+    max_mapped_bytes: int | None = None
+    stats_folder: str | None = None
+
+    def check(self, ref: IndexRef) -> None:
+        """What can be wrong before the events are known."""
+        if not isinstance(ref, IndexRef):
+            raise ArgumentTypeError(f"ref must be an IndexRef, not a {type(ref).__name__}")
+        if (self.output, self.deliver) not in _RESULT_NAMES:
+            raise ArgumentError(
+                "output must be 'pairs', 'list' or 'count' and deliver 'subscriptions' or "
+                f"'subscribers', not {self.output!r} and {self.deliver!r}"
+            )
+        if isinstance(self.keep, str):
+            raise ArgumentTypeError(f"keep must be a list of names, not the text {self.keep!r}")
+        if self.result_name in self.kept:
+            raise ArgumentError(
+                f"the result has a column {self.result_name} of its own; rename that of the events"
+            )
+        limit = self.max_mapped_bytes
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise ArgumentError(f"max_mapped_bytes must be an integer from 1 on, not {limit!r}")
+
+    @property
+    def result_name(self) -> str:
+        return _RESULT_NAMES[self.output, self.deliver]
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The columns of the events that the result has, the id first."""
+        return (self.id, *(name for name in self.keep if name != self.id))
+
+    def plan(self, ref: IndexRef, events: T.StructType) -> tuple[EventMatcher, T.StructType]:
+        """What runs in the tasks, and the schema of what comes out."""
+        chosen = choose_events(
+            events,
+            ref.manifest,
+            kept=self.kept,
+            columns=self.columns,
+            attrs=self.attrs,
+            position=self.position,
+        )
+        request = Request(
+            self.deliver,
+            "count" if self.output == "count" else "ids",
+            chosen.has_position,
+            self.max_mapped_bytes,
+        )
+        id_type: T.DataType = T.LongType() if ref.manifest.id_type == "bigint" else T.StringType()
+        kinds = {"pairs": id_type, "list": T.ArrayType(id_type, False), "count": T.LongType()}
+        result = T.StructField(self.result_name, kinds[self.output], False)
+        schema = T.StructType([*(events[name] for name in self.kept), result])
+        matcher = EventMatcher(ref, chosen, request, self.output, schema.names, self.stats_folder)
+        return matcher, schema
+
+
+@dataclass(frozen=True)
+class EventMatcher:
+    """Runs in the tasks: batches of events in, batches of matches out."""
+
+    ref: IndexRef
+    columns: EventColumns
+    request: Request
+    output: str
+    names: list[str]  # of the result's columns
+    stats_folder: str | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stats = StatsOfTask(self.stats_folder) if self.stats_folder else None
+        if self.request.max_mapped_bytes is not None:
+            batches = _joined(batches, _SWEEP_ROWS)
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            kept = self.columns.kept_columns(batch)
+            began = time.perf_counter()
+            for answer in match_events(self.ref, self.columns.events(batch), self.request):
+                if stats is not None:
+                    took_s = time.perf_counter() - began
+                    stats.add(len(answer.counts), int(answer.counts.sum()), took_s)
+                yield from self._rows(kept, answer)
+                began = time.perf_counter()
+        if stats is not None:
+            stats.finish()
+
+    def _rows(self, kept: list[pa.Array], answer: Answer) -> Iterator[pa.RecordBatch]:
+        n_events = len(answer.counts)
+        mine = [column.slice(answer.begin, n_events) for column in kept]
+        if self.output == "count":
+            yield self._batch(mine, pa.array(answer.counts))
+            return
+        assert answer.ids is not None
+        ids = answer.ids
+        if self.output == "list":
+            offsets = np.concatenate([[0], np.cumsum(answer.counts)]).astype(np.int32)
+            yield self._batch(mine, pa.ListArray.from_arrays(pa.array(offsets), _plain(ids)))
+            return
+        places = np.repeat(np.arange(n_events, dtype=np.int64), answer.counts)
+        for begin in range(0, len(ids), _ROWS_PER_BATCH):
+            part = pa.array(places[begin : begin + _ROWS_PER_BATCH])
+            yield self._batch(
+                [column.take(part) for column in mine], _plain(ids.slice(begin, _ROWS_PER_BATCH))
+            )
+
+    def _batch(self, kept: list[pa.Array], result: pa.Array) -> pa.RecordBatch:
+        return pa.record_batch([*kept, result], names=self.names)
+
+
+def _plain(ids: pa.Array) -> pa.Array:
+    """As Spark takes them."""
+    return ids if pa.types.is_integer(ids.type) else ids.cast(pa.string())
+
+
+def _joined(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.RecordBatch]:
+    waiting: list[Any] = []
+    n_waiting = 0
+    for batch in batches:
+        waiting.append(batch)
+        n_waiting += batch.num_rows
+        if n_waiting >= n_rows:
+            yield pa.concat_batches(waiting)
+            waiting, n_waiting = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)

@@ -1,0 +1,1 @@
+"""Measures matching on Spark: `python -m tamis.spark.measure --help`."""

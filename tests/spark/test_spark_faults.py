@@ -1,0 +1,208 @@
+"""What goes wrong while a stream or a job runs: the answer is the same, or the error says why."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+
+import pytest
+from answers import expected_pairs
+from pyspark.sql import SparkSession
+
+import tamis.spark as ts
+from tamis import StorageError, workloads
+from tamis.spark import workloads as tables
+from tamis.spark.cache import cache_folder
+from tamis.spark.store import Store
+from tamis.workloads import Workload
+
+_seeds = count(77)
+
+
+@pytest.fixture
+def workload() -> Workload:
+    """Another one for each test: what is equal is in the cache already, and nobody reads it."""
+    return workloads.get("pcm-default", n_filters=500, seed=next(_seeds))
+
+
+@pytest.fixture
+def ref(spark: SparkSession, index: str, workload: Workload) -> ts.IndexRef:
+    return ts.build_index(tables.subscriptions(spark, workload), index)
+
+
+def image_of(ref: ts.IndexRef) -> Path:
+    [image] = [f for f in ref.manifest.shards[0].files if f.name.endswith(".tamis")]
+    [piece] = image.pieces
+    return Path(ref.path) / "objects" / piece.hash[:2] / piece.hash
+
+
+def match(spark: SparkSession, ref: ts.IndexRef) -> list:
+    events = tables.events(spark, "pcm-default", 100, seed=77)
+    return events.transform(ts.match(ref, id="event", attrs="numbers")).collect()
+
+
+def test_a_worker_that_is_killed_in_the_middle_of_a_batch_is_started_again(
+    spark: SparkSession, ref: ts.IndexRef, workload: Workload, tmp_path: Path
+) -> None:
+    """Spark tries a task that lost its worker again where it may: here in a session of its own."""
+    script = f"""
+import os, signal
+import tamis.spark as ts
+from tamis.spark import workloads as tables
+spark = ts.session(master="local[1,4]", scratch={str(tmp_path / "scratch")!r},
+                   conf={{"spark.driver.memory": "512m"}})
+spark.sparkContext.setLogLevel("OFF")
+def kill_once(batches):
+    for batch in batches:
+        yield batch
+        try:
+            os.mkdir({str(tmp_path / "killed")!r})
+        except FileExistsError:
+            continue
+        os.kill(os.getpid(), signal.SIGKILL)
+events = tables.events(spark, "pcm-default", 3000, n_partitions=2, seed={workload.seed})
+events = events.mapInArrow(kill_once, events.schema)
+ref = ts.IndexRef.open({ref.path!r})
+matches = events.transform(ts.match(ref, id="event", attrs="numbers"))
+matches.write.parquet({str(tmp_path / "matches")!r})
+spark.stop()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "killed").exists()
+    rows = spark.read.parquet(str(tmp_path / "matches")).collect()
+    assert len(rows) == len(set(rows))
+    assert {tuple(row) for row in rows} == expected_pairs(workload, 3000)
+
+
+STREAM = """
+import os, signal, sys
+import tamis.spark as ts
+folder, die_at = sys.argv[1:]
+spark = ts.session(master="local[1]", scratch=folder + "/scratch",
+                   conf={"spark.driver.memory": "512m"})
+spark.sparkContext.setLogLevel("OFF")
+def die(place):
+    if place == die_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+def sink(matches, number):
+    die(f"before {number}")
+    ts.to_files(folder + "/matches")(matches, number)
+    if number == 0:
+        changes = spark.createDataFrame([("unsubscribe", 1)], "change string, id int")
+        newest = ts.IndexRef.open(folder + "/index")
+        if newest.version == 1:
+            ts.update_index(newest, changes)
+    die(f"after {number}")
+if die_at == "update":
+    ts.updating.publish = lambda *words: die("update")
+events = spark.readStream.schema("event int, temp int").option("maxFilesPerTrigger", 1)
+ts.write_matches(events.json(folder + "/events"), folder + "/index", sink, id="event") \\
+    .option("checkpointLocation", folder + "/checkpoint") \\
+    .trigger(availableNow=True).start().awaitTermination()
+spark.stop()
+"""
+
+
+def test_a_driver_that_is_killed_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """Killed during an update, and when a batch is written but not done; then it runs through."""
+    rows = [(1, "temp > 30"), (2, "temp > 20")]
+    frame = spark.createDataFrame(rows, "id int, predicate string")
+    ts.build_index(frame, tmp_path / "index")
+    (tmp_path / "events").mkdir()
+    for number in range(2):
+        path = tmp_path / "events" / f"{number}.json"
+        path.write_text(f'{{"event": {number}, "temp": 35}}\n')
+        os.utime(path, (1e9 + number, 1e9 + number))  # their order
+
+    def run(die_at: str) -> int:
+        words = [sys.executable, "-c", STREAM, str(tmp_path), die_at]
+        return subprocess.run(words, capture_output=True, timeout=600, check=False).returncode
+
+    assert run("update") == -signal.SIGKILL
+    assert ts.IndexRef.open(tmp_path / "index").version == 1  # no half of an update
+    assert run("after 0") == -signal.SIGKILL
+    assert ts.IndexRef.open(tmp_path / "index").version == 2
+    assert run("nowhere") == 0
+    found = [tuple(row) for row in spark.read.parquet(str(tmp_path / "matches")).collect()]
+    # Batch 0 was begun with version 1 and keeps it, though version 2 was there when it ran again.
+    assert sorted(found) == [(0, 1, 0), (0, 2, 0), (1, 2, 1)]
+
+
+def test_a_shard_that_was_damaged_is_named(spark: SparkSession, ref: ts.IndexRef) -> None:
+    image = image_of(ref)
+    data = bytearray(image.read_bytes())
+    data[len(data) // 2] ^= 1
+    image.write_bytes(data)
+    with pytest.raises(Exception, match=rf"the object {image.name} of the index is damaged"):
+        match(spark, ref)
+
+
+def test_a_shard_that_is_missing_is_named(spark: SparkSession, ref: ts.IndexRef) -> None:
+    image = image_of(ref)
+    image.unlink()
+    with pytest.raises(Exception, match=rf"the object {image.name} of the index is missing"):
+        match(spark, ref)
+
+
+def test_a_shard_that_was_damaged_on_its_node_is_named(
+    spark: SparkSession, ref: ts.IndexRef
+) -> None:
+    match(spark, ref)
+    directory = cache_folder() / ref.manifest.shards[0].key
+    [image] = directory.glob("*.tamis")
+    data = image.read_bytes()
+    image.unlink()  # the store's object has the same bytes, and stays
+    image.write_bytes(data[: len(data) // 2])
+    from tamis.spark.cache import open_shard
+
+    with pytest.raises(StorageError, match=image.name):
+        open_shard(ref.store, ref.manifest, ref.manifest.shards[0])
+
+
+def test_a_manifest_that_was_damaged_is_named(ref: ts.IndexRef, tmp_path: Path) -> None:
+    copy = Store(str(tmp_path / "copy"))
+    data = ref.store.read_version(1).replace(b'"plane"', b'"earth"')
+    copy.write_version(1, data)
+    with pytest.raises(StorageError, match="the manifest of version 1 is damaged"):
+        ts.IndexRef.open(tmp_path / "copy")
+
+
+def test_a_schema_that_changed_is_an_error_that_names_the_column(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = spark.createDataFrame([(1, "temp > 30")], "id int, predicate string")
+    ref = ts.build_index(frame, tmp_path / "index")
+    changed = spark.createDataFrame([(1, "35")], "event int, temp string")
+    with pytest.raises(Exception, match="attribute temp: column temp must hold numbers"):
+        changed.transform(ts.match(ref, id="event"))
+    # A new version that asks for another type ends the stream before the batch is matched.
+    inbox = tmp_path / "inbox"
+    spark.createDataFrame([(1, 35)], "event int, temp int").write.json(str(inbox))
+    events = spark.readStream.schema("event int, temp int").json(str(inbox))
+    writer = ts.write_matches(events, ref, ts.to_files(tmp_path / "out"), id="event")
+    other = spark.createDataFrame(
+        [("unsubscribe", 1, None), ("subscribe", 2, "temp = 'x'")],
+        "change string, id int, predicate string",
+    )
+    ts.update_index(ref, other)
+    ts.build_index(spark.createDataFrame([(2, "temp = 'x'")], "id int, predicate string"), ref.path)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match="column temp must hold strings"):
+        query.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_task_that_fails_leaves_nothing_in_the_cache(
+    spark: SparkSession, ref: ts.IndexRef
+) -> None:
+    image_of(ref).unlink()
+    with pytest.raises(Exception, match="is missing"):
+        match(spark, ref)
+    assert not (cache_folder() / ref.manifest.shards[0].key).exists()
+    assert not list(cache_folder().glob(f".{ref.manifest.shards[0].key}*"))

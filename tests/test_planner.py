@@ -1,0 +1,239 @@
+"""engine="auto": which engines it takes, on what grounds, and that it changes its mind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tamis
+from tamis import workloads
+from tamis.plans import Plan
+
+MOST_SAMPLED = 256
+
+
+def loaded(key: str, n_events: int = 100, **overrides: Any) -> tamis.Matcher:
+    """A matcher with a workload's subscriptions, that has seen some of its events."""
+    workload = workloads.get(key, **overrides)
+    matcher = tamis.Matcher(threads=1, space=workload.space)
+    for chunk in workload.subscriptions():
+        matcher.subscribe_many(chunk)
+    matcher.flush()
+    if n_events:
+        matcher.match_many(workload.events(n_events).read_all(), position=workload.position)
+        matcher.flush()
+    return matcher
+
+
+def engines_of(matcher: tamis.Matcher) -> set[str]:
+    return {group.engine for segment in matcher.plan().segments for group in segment.groups}
+
+
+@pytest.mark.parametrize(
+    ("key", "n", "engine"),
+    [
+        ("pcm-default", 10, "naive"),
+        ("pcm-default", 20_000, "tuple-key"),
+        ("fpga-1m", 20_000, "tuple-key"),
+        ("hem-default", 10, "naive"),
+        ("hem-default", 20_000, "block-bitmap"),
+    ],
+)
+@pytest.mark.parametrize("n_events", [0, 100])
+def test_a_clear_case_gets_the_engine_that_is_made_for_it(
+    key: str, n: int, engine: str, n_events: int
+) -> None:
+    matcher = loaded(key, n_events, n_subscriptions=n)
+    assert engines_of(matcher) == {engine}
+    (segment,) = matcher.plan().segments
+    assert segment.is_guess == (n_events == 0)
+
+
+def test_areas_get_an_engine_that_has_an_index_of_places() -> None:
+    matcher = loaded("clcb-default", n_subscriptions=2000)
+    assert engines_of(matcher) <= {"spatial-grid", "r-tree", "clcb"}
+
+
+def test_kinds_of_filters_that_suit_different_engines_are_different_groups() -> None:
+    dense = workloads.get("hem-default", n_subscriptions=8000)
+    matcher = tamis.Matcher(threads=1)
+    places = [f"NEAR({i % 97}, {i % 89}, 0.5) AND kind = {i % 7}" for i in range(8000)]
+    matcher.subscribe_many(dense.subscriptions().read_all())
+    matcher.subscribe_many({"id": list(range(10_000, 18_000)), "predicate": places})
+    matcher.flush()
+    rng = random.Random(1)
+    numbers = dense.events(200).read_all().to_pylist()
+    events = [
+        {**event, "kind": rng.randrange(7), "x": rng.uniform(0, 97), "y": rng.uniform(0, 89)}
+        for event in numbers
+    ]
+    matches = matcher.match_many(events, position=("x", "y"))
+    matcher.flush()
+    (segment,) = matcher.plan().segments
+    assert len(segment.groups) == 2
+    assert sum(group.n_filters for group in segment.groups) == 16_000
+    assert segment.best_ns < segment.best_single_ns
+    again = matcher.match_many(events, position=("x", "y"))
+    naive = tamis.Matcher(engine="naive", threads=1)
+    naive.subscribe_many(dense.subscriptions().read_all())
+    naive.subscribe_many({"id": list(range(10_000, 18_000)), "predicate": places})
+    expected = [sorted(ids) for ids in naive.match_many(events, position=("x", "y"))]
+    assert [sorted(ids) for ids in matches] == expected
+    assert [sorted(ids) for ids in again] == expected
+
+
+def test_an_empty_matcher_has_a_plan_without_segments() -> None:
+    matcher = tamis.Matcher()
+    plan = matcher.plan()
+    assert plan == Plan("auto", 0, ())
+    assert str(plan) == "engine auto: 0 segments, 0 new filters"
+    matcher.subscribe(1, "a = 1")
+    assert matcher.plan().n_new_filters == 1
+    matcher.unsubscribe(1)
+    matcher.flush()
+    assert matcher.plan().segments == ()
+
+
+def test_new_events_make_it_plan_again() -> None:
+    # Ten intervals on ten of two hundred attributes. Events with all of them are dense, and events
+    # with a few are sparse.
+    rng = random.Random(3)
+    names = [f"a{i}" for i in range(200)]
+    predicates = [
+        " AND ".join(f"{name} BETWEEN {low} AND {low + 300}" for name in rng.sample(names, 3))
+        for low in [rng.randrange(700) for _ in range(20_000)]
+    ]
+    matcher = tamis.Matcher(threads=1)
+    matcher.subscribe_many({"id": list(range(len(predicates))), "predicate": predicates})
+    wide = [{name: rng.randrange(1000) for name in names} for _ in range(300)]
+    narrow = [{name: rng.randrange(1000) for name in rng.sample(names, 4)} for _ in range(40_000)]
+    matcher.match_many(wide)
+    matcher.flush()
+    (before,) = matcher.plan().segments
+    assert before.n_attributes == pytest.approx(200)
+    for begin in range(0, len(narrow), 1000):
+        matcher.match_many(narrow[begin : begin + 1000])
+    matcher.flush()
+    (after,) = matcher.plan().segments
+    assert after.n_attributes == pytest.approx(4, abs=1)
+    assert not after.is_guess
+    assert {group.engine for group in after.groups} == {"tuple-key"}
+    assert {group.engine for group in before.groups} != {"tuple-key"}
+
+
+def test_the_sample_of_events_is_bounded_and_slides() -> None:
+    matcher = tamis.Matcher(threads=1)
+    matcher.subscribe_many({"id": [1, 2, 3], "predicate": ["a = 1", "b = 2", "c > 3"]})
+    matcher.flush()
+    matcher.match_many([{"a": 1}] * 1000)
+    matcher.flush()
+    (segment,) = matcher.plan().segments
+    assert segment.n_events == MOST_SAMPLED
+    assert segment.n_attributes == 1
+    matcher.match_many([{"a": 1, "b": 2, "c": 3}] * 127 * MOST_SAMPLED)
+    matcher.flush()
+    (segment,) = matcher.plan().segments
+    assert segment.n_events == MOST_SAMPLED
+    assert segment.n_attributes > 2.9
+
+
+def test_events_from_before_an_attribute_was_known_do_not_count() -> None:
+    matcher = tamis.Matcher(threads=1)
+    matcher.subscribe_many({"id": list(range(50)), "predicate": ["a = 1"] * 50})
+    matcher.match_many([{"a": 1, "b": 1}] * 100)
+    matcher.flush()
+    (segment,) = matcher.plan().segments
+    assert not segment.is_guess
+    matcher.subscribe_many({"id": list(range(50, 100)), "predicate": ["b = 1"] * 50})
+    matcher.flush()
+    (segment,) = matcher.plan().segments
+    assert segment.is_guess  # whether those events had b is not known
+
+
+def test_a_plan_can_be_read() -> None:
+    matcher = loaded("pcm-default", n_subscriptions=3000)
+    plan = matcher.plan()
+    (segment,) = plan.segments
+    (group,) = segment.groups
+    assert group.n_filters == segment.n_filters == 3000
+    assert {each.engine for each in group.estimates} >= {"tuple-key", "block-bitmap", "naive"}
+    times = [each.ns for each in group.estimates]
+    assert times == sorted(times)
+    assert group.ns == times[0] == pytest.approx(segment.best_ns)
+    assert group.estimates[0].work["cells"] > 0
+    text = str(plan)
+    assert "tuple-key" in text
+    assert "100 events seen lately: 4.0 attributes each" in text
+    assert "×" in text
+    assert json.loads(json.dumps(plan.to_dict()))["segments"][0]["groups"][0]["engine"]
+
+
+def test_approximate_engines_and_those_without_a_cost_are_never_candidates() -> None:
+    matcher = loaded("hem-default", n_subscriptions=500)
+    (segment,) = matcher.plan().segments
+    considered = {each.engine for group in segment.groups for each in group.estimates}
+    assert "ada-rein" not in considered
+    assert considered <= {engine.name for engine in tamis.engines() if engine.exact}
+
+
+def test_an_engine_that_was_asked_for_is_not_planned() -> None:
+    matcher = tamis.Matcher(engine="ocm")
+    matcher.subscribe(1, "a = 1")
+    matcher.flush()
+    (segment,) = matcher.plan().segments
+    assert not segment.is_planned
+    assert [group.engine for group in segment.groups] == ["ocm"]
+    assert segment.groups[0].estimates == ()
+    assert "as asked for" in str(matcher.plan())
+
+
+def test_auto_takes_no_parameters() -> None:
+    with pytest.raises(tamis.ArgumentError, match="name the engine that has key_terms"):
+        tamis.Matcher(parameters={"key_terms": 2})
+
+
+def test_a_saved_plan_is_kept_and_another_engine_is_not(tmp_path: Path) -> None:
+    matcher = loaded("pcm-default", n_subscriptions=5000)
+    matcher.save(tmp_path / "auto")
+    event = {f"a{i}": i for i in range(20)}
+    with tamis.Matcher.open(tmp_path / "auto", read_only=True) as opened:
+        assert opened.stats()["n_merges"] == 0
+        assert engines_of(opened) == {"tuple-key"}
+        assert "as planned when it was saved" in str(opened.plan())
+        assert sorted(opened.match(event)) == sorted(matcher.match(event))
+    with tamis.Matcher.open(tmp_path / "auto", engine="naive") as opened:
+        opened.flush()
+        assert engines_of(opened) == {"naive"}
+        opened.checkpoint()
+    with tamis.Matcher.open(tmp_path / "auto") as opened:
+        opened.flush()
+        assert engines_of(opened) == {"tuple-key"}
+        assert sorted(opened.match(event)) == sorted(matcher.match(event))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_of_fork_samples_and_plans() -> None:
+    matcher = loaded("pcm-default", n_events=0, n_subscriptions=2000)
+    events = workloads.get("pcm-default").events(200).read_all()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            matcher.match_many(events)
+            matcher.subscribe(100_000, "a1 = 1 AND a2 = 2")
+            matcher.flush()
+            plan = matcher.plan()
+            n_filters = sum(segment.n_filters for segment in plan.segments)
+            if n_filters == 2001 and any(not segment.is_guess for segment in plan.segments):
+                code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    (segment,) = matcher.plan().segments
+    assert segment.is_guess
