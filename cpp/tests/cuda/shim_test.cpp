@@ -1,6 +1,6 @@
 // What only the shim can show: a device without memory, and one that is lost.
 #include <limits>
-#include <numeric>
+#include <optional>
 
 #include "../against_naive.hpp"
 #include "cuda/shim/runtime.hpp"
@@ -12,20 +12,23 @@ namespace {
 using namespace against_naive;
 using namespace cuda::shim;
 
-constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max() / 2;
+struct FreeBytes {
+  explicit FreeBytes(std::size_t n_bytes) { set_free_bytes(n_bytes); }
+  ~FreeBytes() { set_free_bytes(std::numeric_limits<std::size_t>::max() / 2); }
+};
 
 TEST(shim_device_without_memory_is_an_error_and_loses_nothing) {
   const Equalities workload = equalities(1000, 2, 10, 3, 5, 5);
   const std::size_t n_before = n_bytes_taken();
   for (const char* engine : {"ccm", "clcb-cuda", "hem-cuda"}) {
-    set_free_bytes(10'000);
-    CHECK_THROWS(built(engine, workload.table), UnavailableError, "has no room for");
-    CHECK_EQ(n_bytes_taken(), n_before);
-    set_free_bytes(kUnlimited);
+    {
+      const FreeBytes few(10'000);
+      CHECK_THROWS(built(engine, workload.table), UnavailableError, "has no room for");
+      CHECK_EQ(n_bytes_taken(), n_before);
+    }
     const std::unique_ptr<Index> index = built(engine, workload.table);
-    set_free_bytes(1000);
+    const FreeBytes few(1000);
     CHECK_THROWS(index->make_scratch(), UnavailableError, "use an engine on the CPU");
-    set_free_bytes(kUnlimited);
   }
   CHECK_EQ(n_bytes_taken(), n_before);
 }
@@ -48,6 +51,7 @@ TEST(shim_device_without_memory_leaves_a_matcher_that_answers) {
   for (const char* engine : {"ccm", "clcb-cuda", "hem-cuda"}) {
     MatcherOptions options;
     options.engine = engine;
+    std::optional<FreeBytes> few(std::in_place, 1000);
     Matcher matcher(options);
     for (std::int64_t id = 0; id < 1000; ++id) {
       const std::string predicate = "x >= " + std::to_string(id);
@@ -62,10 +66,9 @@ TEST(shim_device_without_memory_leaves_a_matcher_that_answers) {
       return matcher.match(matcher.view(), events, {Output::ids, Deliver::subscriptions})
           .offsets[1];
     };
-    set_free_bytes(1000);
     CHECK_THROWS(matcher.flush(), UnavailableError, "has no room for");
     CHECK_EQ(n_matches(), 500);
-    set_free_bytes(kUnlimited);
+    few.reset();
     matcher.flush();
     CHECK_EQ(n_matches(), 500);
   }
