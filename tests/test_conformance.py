@@ -135,6 +135,8 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "fpga-default": {"planted": 0.5},
     "fpga-predicates-5": {"planted": 0.5},
     "fpga-skewed": {"planted": 0.5},
+    "mix-default": {"planted": 0.5},
+    "mix-areas": {"planted": 0.5},
     "flights": {},
     "cities": {},
 }
@@ -507,3 +509,14 @@ def test_engines_live_through_changes(engine: str) -> None:
             check_group(matcher.match(event.attributes, at=event.at), expected, ENGINES[engine])
 
     check()
+
+
+@each_engine
+def test_no_id_is_given_twice(engine: str) -> None:
+    # Filters of one constraint under few keys: two keys of an event may collide in a hash.
+    workload = workloads.get("pcm-constraints-1", n_subscriptions=1000)
+    matcher = tamis.Matcher(engine=engine, threads=1)
+    matcher.subscribe_many(workload.subscriptions().read_all())
+    matcher.flush()
+    for ids in matcher.match_many(workload.events(400).read_all()):
+        assert len(set(ids)) == len(ids)

@@ -100,22 +100,20 @@ def test_an_empty_matcher_has_a_plan_without_segments() -> None:
 
 
 def test_new_events_make_it_plan_again() -> None:
-    # Ten intervals on ten of two hundred attributes. Events with all of them are dense, and events
-    # with a few are sparse.
+    # Events with all attributes are dense, and events with four of sixty are sparse.
+    dense = workloads.get("hem-default", n_subscriptions=20_000, d=60, psi_s=6, psi_e=60)
     rng = random.Random(3)
-    names = [f"a{i}" for i in range(200)]
-    predicates = [
-        " AND ".join(f"{name} BETWEEN {low} AND {low + 300}" for name in rng.sample(names, 3))
-        for low in [rng.randrange(700) for _ in range(20_000)]
-    ]
+    names = [f"a{i}" for i in range(60)]
     matcher = tamis.Matcher(threads=1)
-    matcher.subscribe_many({"id": list(range(len(predicates))), "predicate": predicates})
-    wide = [{name: rng.randrange(1000) for name in names} for _ in range(300)]
-    narrow = [{name: rng.randrange(1000) for name in rng.sample(names, 4)} for _ in range(40_000)]
+    matcher.subscribe_many(dense.subscriptions().read_all())
+    wide = dense.events(300).read_all()
+    narrow = [
+        {name: rng.randrange(1_000_000) for name in rng.sample(names, 4)} for _ in range(40_000)
+    ]
     matcher.match_many(wide)
     matcher.flush()
     (before,) = matcher.plan().segments
-    assert before.n_attributes == pytest.approx(200)
+    assert before.n_attributes == pytest.approx(60)
     for begin in range(0, len(narrow), 1000):
         matcher.match_many(narrow[begin : begin + 1000])
     matcher.flush()

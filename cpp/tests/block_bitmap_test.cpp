@@ -11,137 +11,20 @@
 #include <string>
 #include <vector>
 
-#include "check.hpp"
+#include "against_naive.hpp"
 #include "common/simd.hpp"
 #include "engines/block_bitmap/tuples.hpp"
-#include "tamis/ast.hpp"
-#include "tamis/collector.hpp"
-#include "tamis/engine.hpp"
-#include "tamis/error.hpp"
-#include "tamis/normal_form.hpp"
 
 namespace tamis {
 namespace {
 
-using Random = std::mt19937_64;
+using against_naive::below;
+using against_naive::built;
+using against_naive::Random;
+using against_naive::random_events;
+using against_naive::random_predicate;
+using against_naive::table_of;
 using Found = std::vector<std::vector<std::uint32_t>>;  // of each event, in order
-
-std::size_t below(Random& random, std::size_t limit) { return random() % limit; }
-template <typename Items>
-const auto& one_of(Random& random, const Items& items) {
-  return items[below(random, std::size(items))];
-}
-
-const std::string kOperands[] = {"0",
-                                 "1",
-                                 "2",
-                                 "3",
-                                 "-1",
-                                 "2.5",
-                                 "1e300",
-                                 "-7.25",
-                                 "9007199254740992",
-                                 "9007199254740993",
-                                 "'a'",
-                                 "'ab'",
-                                 "''",
-                                 "'abcdefghi'",
-                                 "'zz'"};
-const std::string kComparisons[] = {"=", "!=", "<", "<=", ">", ">="};
-
-std::string random_condition(Random& random, std::size_t n_names) {
-  const std::string name = "a" + std::to_string(below(random, n_names));
-  switch (below(random, 14)) {
-    case 0:
-      return name + " IS NULL";
-    case 1:
-      return name + " IS NOT NULL";
-    case 2:
-      return "(" + name + " IS NULL OR " + name + " > 1)";
-    case 3:
-      return name + " BETWEEN 0 AND 2";
-    case 4:
-      return name + " NOT BETWEEN 0 AND 2";
-    case 5:
-      return name + " IN (1, 3, 2.5)";
-    case 6:
-      return name + " IN ('a', 'b', 'zz')";
-    case 7:
-      return name + " LIKE 'a%'";
-    case 8:
-      return name + " NOT LIKE '%b_'";
-    case 9:
-      return name + (below(random, 2) ? " = TRUE" : " != TRUE");
-    case 10:
-      return std::string(below(random, 4) ? "" : "NOT ") + "NEAR(1, 1, 2)";
-    default:
-      return name + " " + one_of(random, kComparisons) + " " + one_of(random, kOperands);
-  }
-}
-
-std::string random_predicate(Random& random, std::size_t n_names) {
-  if (below(random, 50) == 0) return "TRUE";
-  std::string text = random_condition(random, n_names);
-  for (std::size_t more = below(random, 4); more > 0; --more) {
-    text += " AND " + random_condition(random, n_names);
-  }
-  if (below(random, 20) == 0) {
-    for (int part = 0; part < 10; ++part) {  // too many products to multiply out: a residual
-      text += " AND (" + random_condition(random, n_names) + " OR " +
-              random_condition(random, n_names) + ")";
-    }
-  }
-  return text;
-}
-
-EventValue random_value(Random& random) {
-  const std::string_view texts[] = {"", "a", "ab", "abcdefghi", "abcdefghj", "b", "zz"};
-  const std::int64_t large[] = {9007199254740991, 9007199254740992, 9007199254740993,
-                                std::numeric_limits<std::int64_t>::max()};
-  const double real[] = {2.5, -7.25, 1e300, -0.0, std::numeric_limits<double>::infinity()};
-  switch (below(random, 10)) {
-    case 0:
-      return EventValue::of(std::nan(""));
-    case 1:
-      return EventValue::of(below(random, 2) == 0);
-    case 2:
-    case 3:
-      return EventValue::of(one_of(random, texts));
-    case 4:
-      return EventValue::of(one_of(random, large));
-    case 5:
-      return EventValue::of(one_of(random, real));
-    default:
-      return EventValue::of(static_cast<std::int64_t>(below(random, 5)) - 1);
-  }
-}
-
-EventBatch random_events(Random& random, std::size_t n_events, std::size_t n_names) {
-  EventBatch events;
-  events.n_known = n_names;
-  for (std::size_t event = 0; event < n_events; ++event) {
-    const std::size_t share = one_of(random, std::vector<std::size_t>{1, 3, 10});
-    for (AttributeId attribute = 0; attribute < n_names; ++attribute) {
-      if (below(random, 10) < share) events.add(attribute, random_value(random));
-    }
-    events.add_position(below(random, 4) == 0 ? std::nan("") : static_cast<double>(event % 4), 1);
-    events.end_event();
-  }
-  return events;
-}
-
-std::shared_ptr<FilterTable> table_of(const std::vector<std::string>& predicates,
-                                      std::size_t n_names) {
-  auto table = std::make_shared<FilterTable>(Space::plane);
-  Catalogue names;
-  for (std::size_t name = 0; name < n_names; ++name) names.intern("a" + std::to_string(name));
-  Ast ast;
-  for (const std::string& predicate : predicates) {
-    parse(predicate, ast);
-    table->append(to_normal_form(ast), names);
-  }
-  return table;
-}
 
 // Subscriptions of intervals of width w on `psi` of `d` attributes, values 0 .. 9999; events have
 // every attribute.
@@ -171,12 +54,6 @@ EventBatch interval_events(Random& random, std::size_t n_events, std::size_t d) 
     events.end_event();
   }
   return events;
-}
-
-std::unique_ptr<Index> built(const char* engine_name, const std::shared_ptr<FilterTable>& table,
-                             const Parameters& given = {}) {
-  const Engine& engine = find_engine(engine_name);
-  return engine.build(table, complete_parameters(engine, given));
 }
 
 // Every filter is a target of its own unless told otherwise; targets begin at `first_target`.

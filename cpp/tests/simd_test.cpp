@@ -312,6 +312,42 @@ TEST(simd_and_lines_stops_where_nothing_is_left) {
   });
 }
 
+TEST(simd_find_records_holds_where_every_lane_does) {
+  std::mt19937_64 random(9);
+  for_each_level([&](const SimdKernels& kernels) {
+    std::vector<std::uint32_t> keys(40);
+    for (auto& key : keys) key = static_cast<std::uint32_t>(random() % 100);
+    keys[7] = ~std::uint32_t{0};
+    std::vector<std::uint32_t> words, places;
+    std::vector<std::uint64_t> expected;
+    for (std::uint32_t id = 0; id < 600; ++id) {
+      const std::size_t n_lanes = id % 40;
+      const std::size_t begin = words.size();
+      words.resize(begin + (2 + (n_lanes + 1) / 2 + 2 * n_lanes + 3) / 4 * 4, 0xFFFFFFFF);
+      std::uint32_t* record = words.data() + begin;
+      record[0] = id;
+      record[1] = static_cast<std::uint32_t>(n_lanes | (id % 3) << 16);
+      std::uint32_t* lows = record + 2 + (n_lanes + 1) / 2;
+      bool holds = true;
+      const std::size_t wrong = random() % 80;  // the lane that fails, if there is one
+      for (std::size_t lane = 0; lane < n_lanes; ++lane) {
+        const auto slot = static_cast<std::uint16_t>(random() % keys.size());
+        std::memcpy(reinterpret_cast<char*>(record + 2) + 2 * lane, &slot, 2);
+        lows[lane] = keys[slot] - static_cast<std::uint32_t>(random() % 3);
+        lows[n_lanes + lane] = lane == wrong ? keys[slot] - lows[lane] - 1 : 2;
+        holds &= keys[slot] - lows[lane] <= lows[n_lanes + lane];
+      }
+      places.push_back(static_cast<std::uint32_t>(begin / 4));
+      if (holds) expected.push_back(std::uint64_t{record[1]} << 32 | id);
+    }
+    CHECK(expected.size() > 100 && expected.size() < 590);
+    std::vector<std::uint64_t> found(places.size());
+    found.resize(kernels.find_records(words.data(), places.data(), places.size(), keys.data(),
+                                      found.data()));
+    CHECK(found == expected);
+  });
+}
+
 TEST(simd_sweep_line_flips_bits_between_items) {
   std::mt19937_64 random(4);
   for_each_level([&](const SimdKernels& kernels) {

@@ -13,141 +13,28 @@
 #include <string>
 #include <vector>
 
-#include "check.hpp"
+#include "against_naive.hpp"
 #include "common/simd.hpp"
 #include "storage/image.hpp"
-#include "tamis/ast.hpp"
-#include "tamis/collector.hpp"
-#include "tamis/engine.hpp"
-#include "tamis/error.hpp"
-#include "tamis/normal_form.hpp"
 
 namespace tamis {
 namespace {
 
-using Random = std::mt19937_64;
+using against_naive::below;
+using against_naive::built;
+using against_naive::Random;
+using against_naive::random_events;
+using against_naive::table_of;
 using Found = std::vector<std::vector<std::uint32_t>>;
 
-std::size_t below(Random& random, std::size_t limit) { return random() % limit; }
-template <typename Items>
-const auto& one_of(Random& random, const Items& items) {
-  return items[below(random, std::size(items))];
-}
-
-const std::string kNumberTexts[] = {"0",
-                                    "1",
-                                    "2",
-                                    "3",
-                                    "-1",
-                                    "2.5",
-                                    "1e300",
-                                    "9007199254740992",
-                                    "9007199254740993",
-                                    "9223372036854775807",
-                                    "-9223372036854775808"};
-const std::string kTexts[] = {"", "a", "ab", "abcdefgh", "abcdefghi", "b", "\xC3\xA9", "zz"};
-const std::string kComparisons[] = {"=", "=", "=", "!=", "!=", "<", "<=", ">", ">="};
-
-std::string random_condition(Random& random, std::size_t n_names) {
-  const std::string name = "a" + std::to_string(below(random, n_names));
-  switch (below(random, 18)) {
-    case 0:
-      return name + " IS NULL";
-    case 1:
-      return name + " IS NOT NULL";
-    case 2:
-      return "(" + name + " IS NULL OR " + name + " > 1)";
-    case 3:
-      return name + " BETWEEN 1 AND " + one_of(random, kNumberTexts);
-    case 4:
-      return name + " NOT BETWEEN 0 AND 2";
-    case 5:
-      return name + " IN (1, 2, " + one_of(random, kNumberTexts) + ")";
-    case 6:
-      return name + " NOT IN (0, 1, 2, 3, 2.5, " + one_of(random, kNumberTexts) + ")";
-    case 7:
-      return name + " IN ('a', 'b', '" + one_of(random, kTexts) + "')";
-    case 8:
-      return name + " LIKE 'a%'";
-    case 9:
-      return name + " NOT LIKE '%b_'";
-    case 10:
-      return name + (below(random, 2) ? " = TRUE" : " != TRUE");
-    case 11:
-      return std::string(below(random, 4) ? "" : "NOT ") + "NEAR(1, 1, 2)";
-    case 12:
-    case 13:
-      return name + " " + one_of(random, kComparisons) + " '" + one_of(random, kTexts) + "'";
-    default:
-      return name + " " + one_of(random, kComparisons) + " " + one_of(random, kNumberTexts);
-  }
-}
-
+// With more equalities, which make keys, and sets of more gaps than lanes can say.
 std::string random_predicate(Random& random, std::size_t n_names) {
-  if (below(random, 50) == 0) return "TRUE";
-  std::string text = random_condition(random, n_names);
-  for (std::size_t more = below(random, 6); more > 0; --more) {
-    text += " AND " + random_condition(random, n_names);
-  }
-  if (below(random, 20) == 0) {  // a residual
-    for (int part = 0; part < 10; ++part) {
-      text += " AND (" + random_condition(random, n_names) + " OR " +
-              random_condition(random, n_names) + ")";
-    }
+  std::string text = against_naive::random_predicate(random, n_names);
+  for (std::size_t more = below(random, 3); more > 0; --more) {
+    text += " AND a" + std::to_string(below(random, n_names)) +
+            (below(random, 4) == 0 ? " NOT IN (0, 1, 2, 3, 2.5, -7.25)" : " = 1");
   }
   return text;
-}
-
-EventValue random_value(Random& random) {
-  switch (below(random, 10)) {
-    case 0:
-      return EventValue::of(std::nan(""));
-    case 1:
-      return EventValue::of(below(random, 2) == 0);
-    case 2:
-    case 3:
-      return EventValue::of(std::string_view(one_of(random, kTexts)));
-    case 4: {
-      const std::int64_t large[] = {9007199254740991, 9007199254740992, 9007199254740993,
-                                    std::numeric_limits<std::int64_t>::max(),
-                                    std::numeric_limits<std::int64_t>::min()};
-      return EventValue::of(one_of(random, large));
-    }
-    case 5: {
-      const double real[] = {2.5, 1e300, -0.0, std::numeric_limits<double>::infinity(),
-                             -std::numeric_limits<double>::infinity()};
-      return EventValue::of(one_of(random, real));
-    }
-    default:
-      return EventValue::of(static_cast<std::int64_t>(below(random, 5)) - 1);
-  }
-}
-
-EventBatch random_events(Random& random, std::size_t n_events, std::size_t n_names) {
-  EventBatch events;
-  events.n_known = n_names;
-  for (std::size_t event = 0; event < n_events; ++event) {
-    const std::size_t share = one_of(random, std::vector<std::size_t>{0, 1, 3, 10});
-    for (AttributeId attribute = 0; attribute < n_names; ++attribute) {
-      if (below(random, 10) < share) events.add(attribute, random_value(random));
-    }
-    events.add_position(below(random, 4) == 0 ? std::nan("") : static_cast<double>(event % 4), 1);
-    events.end_event();
-  }
-  return events;
-}
-
-std::shared_ptr<FilterTable> table_of(const std::vector<std::string>& predicates,
-                                      std::size_t n_names) {
-  auto table = std::make_shared<FilterTable>(Space::plane);
-  Catalogue names;
-  for (std::size_t name = 0; name < n_names; ++name) names.intern("a" + std::to_string(name));
-  Ast ast;
-  for (const std::string& predicate : predicates) {
-    parse(predicate, ast);
-    table->append(to_normal_form(ast), names);
-  }
-  return table;
 }
 
 struct Answer {
@@ -183,12 +70,6 @@ Answer answer_of(const Index& index, std::size_t n_filters, const EventBatch& ev
   return answer;
 }
 
-std::unique_ptr<Index> built(const char* engine_name, const std::shared_ptr<FilterTable>& table,
-                             const Parameters& given = {}) {
-  const Engine& engine = find_engine(engine_name);
-  return engine.build(table, complete_parameters(engine, given));
-}
-
 Answer answer_of(const char* engine, const std::shared_ptr<FilterTable>& table,
                  const EventBatch& events, const Parameters& given = {},
                  std::size_t n_targets = 0) {
@@ -213,6 +94,10 @@ const std::vector<Parameters> kVariants = {
     {{"groups", 16}},
     {{"event_attributes", 3}},
     {{"event_attributes", 50}},
+    {{"guards", 1}},
+    {{"guards", 2}},
+    {{"guards", 2}, {"groups", 3}, {"key_terms", 2}},
+    {{"guards", 2}, {"key_terms", 1}},
 };
 
 TEST(tuple_key_answers_as_naive_does_for_every_kind_of_constraint) {
@@ -253,6 +138,8 @@ TEST(tuple_key_answers_alike_at_every_simd_level) {
       set_simd_level(level);
       CHECK(answer_of("tuple-key", table, events).found == expected);
       CHECK(answer_of("tuple-key", table, events, {{"key_terms", 1}}).found == expected);
+      CHECK(answer_of("tuple-key", table, events, {{"key_terms", 1}, {"guards", 2}}).found ==
+            expected);
     }
     set_simd_level(best);
   }
@@ -357,10 +244,12 @@ TEST(tuple_key_counters_fit_the_cost_formula) {
   for (const double n_values : {1, 10}) {
     const Workload workload = uniform_workload(n, c, m, k, n_events, n_values == 1 ? " > " : " = ");
     for (const int t : {1, 2, 3}) {
-      const Counters counters =
-          answer_of("tuple-key", workload.table, workload.events,
-                    {{"key_terms", static_cast<double>(t)}, {"groups", 1}, {"event_attributes", k}})
-              .counters;
+      const Counters counters = answer_of("tuple-key", workload.table, workload.events,
+                                          {{"key_terms", static_cast<double>(t)},
+                                           {"groups", 1},
+                                           {"guards", 1},
+                                           {"event_attributes", k}})
+                                    .counters;
       if (t == 3 && n_values == 10) {  // two values are rare enough
         CHECK(fits(counters.cells, choose(k, 2)));
         continue;
@@ -378,6 +267,24 @@ TEST(tuple_key_counters_fit_the_cost_formula) {
   }
 }
 
+TEST(tuple_key_fetches_only_records_whose_guards_the_event_has) {
+  constexpr double n = 20000, c = 5, m = 40, k = 20, n_values = 10;
+  const Workload workload = uniform_workload(n, c, m, k, 200, " = ");
+  const auto counters_with = [&](double guards) {
+    return answer_of("tuple-key", workload.table, workload.events,
+                     {{"key_terms", 1}, {"groups", 1}, {"guards", guards}})
+        .counters;
+  };
+  const Counters without = counters_with(1), with = counters_with(2);
+  CHECK_EQ(with.cells, without.cells);
+  CHECK_EQ(without.filters, without.candidates);
+  CHECK_EQ(with.filters, without.filters);
+  // Each guard is met by one event in m / k * n_values; a hash by chance now and then.
+  const double passed = std::pow(k / m / n_values, 2);
+  CHECK(static_cast<double>(with.candidates) <= 2 * passed * static_cast<double>(with.filters));
+  CHECK(with.candidates > 0);
+}
+
 TEST(tuple_key_stops_where_all_targets_are_settled) {
   const Workload workload = uniform_workload(20000, 1, 10, 4, 50, " >= ");
   const Answer all = answer_of("tuple-key", workload.table, workload.events);
@@ -392,7 +299,7 @@ TEST(tuple_key_opened_from_an_image_answers_as_the_built_one) {
   for (std::string& each : predicates) each = random_predicate(random, 20);
   const auto table = table_of(predicates, 20);
   const EventBatch events = random_events(random, 50, 20);
-  const std::unique_ptr<Index> index = built("tuple-key", table);
+  const std::unique_ptr<Index> index = built("tuple-key", table, {{"guards", 2}});
   const std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("tuple_key_test_" + std::to_string(::getpid()));
   std::uint64_t n_bytes = 0;
@@ -427,6 +334,7 @@ TEST(tuple_key_says_what_its_parameters_must_be) {
   const auto table = table_of({"a0 = 1"}, 1);
   CHECK_THROWS(built("tuple-key", table, {{"key_terms", 4}}), ArgumentError, "between 1 and 3");
   CHECK_THROWS(built("tuple-key", table, {{"groups", 2.5}}), ArgumentError, "a whole number");
+  CHECK_THROWS(built("tuple-key", table, {{"guards", 3}}), ArgumentError, "between 0 and 2");
 }
 
 TEST(tuple_key_keeps_within_24_bytes_a_constraint) {

@@ -56,11 +56,11 @@ class GroupPlan:
 
     @property
     def ns(self) -> float | None:
-        """Estimated for an event with the engine that it has."""
-        for each in self.estimates:
-            if each.engine == self.engine and each.parameters == self.parameters:
-                return each.ns
-        return None
+        """Estimated for an event with the engine that it has, if need be with other parameters."""
+        same = [each for each in self.estimates if each.engine == self.engine]
+        exact = [each for each in same if each.parameters == self.parameters]
+        found = exact or same
+        return found[0].ns if found else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,10 @@ class Collector {
   // Are all targets settled, so that the event needs no further look?
   bool has_all() const { return n_settled_ == setup_.n_targets; }
 
+  // Of a filter that will be added soon: an engine whose filters stand in an order of its own
+  // misses the cache with each.
+  void prefetch(FilterIdx filter) const { __builtin_prefetch(setup_.target_of + filter); }
+
   void add(FilterIdx filter) {
     if (is_dead(filter) || !add_target(setup_.target_of[filter])) return;
     if (setup_.hits == nullptr) return;

@@ -198,24 +198,34 @@ std::uint32_t Ranks::string_rank(const Attribute& of, std::string_view text, boo
   const std::string_view rest = text.substr(prefix.size());
   const std::uint64_t key = key_of(rest);
   const Place place = strings_.find(of.string_node, key, 0);
-  // Points of one key lie in one bucket: the text decides among them.
+  // Points of one key lie in one bucket: the text decides among them. Nearly always there is only
+  // one, and a search of the bucket would guess wrong at each step.
   std::uint32_t point = place.point;
-  std::uint32_t count = place.end - place.point;
-  while (count > 0) {
-    const std::uint32_t half = count / 2;
-    const std::uint32_t middle = point + half;
-    if (strings_.keys[middle] == key && text_of(middle) < rest) {
-      point = middle + 1;
-      count -= half + 1;
-    } else {
-      count = half;
+  const auto order_at = [&](std::uint32_t at) {
+    if (at == place.end || strings_.keys[at] != key) return 1;
+    const std::string_view of_point = text_of(at);
+    if (std::max(of_point.size(), rest.size()) <= sizeof key) {
+      return of_point.size() < rest.size() ? -1 : of_point.size() > rest.size() ? 1 : 0;
     }
+    return of_point.compare(rest);
+  };
+  int order = order_at(point);
+  if (order < 0) {
+    std::uint32_t count = place.end - ++point;
+    while (count > 0) {
+      const std::uint32_t half = count / 2;
+      if (order_at(point + half) < 0) {
+        point += half + 1;
+        count -= half + 1;
+      } else {
+        count = half;
+      }
+    }
+    order = order_at(point);
   }
   const std::uint32_t word = strings_.words[point];
   const std::uint32_t n_before = word >> kCountShift;
-  if (point == of.string_end || strings_.keys[point] != key || text_of(point) != rest) {
-    return n_before;
-  }
+  if (order != 0) return n_before;
   return is_after ? strings_.words[point + 1] >> kCountShift : n_before + (word & kHasBefore);
 }
 

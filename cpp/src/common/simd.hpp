@@ -55,6 +55,13 @@ struct SimdKernels {
   // Else it stopped early, and `out` holds zeros. Adds to `n_read` how many lines it read.
   bool (*and_lines)(const std::uint64_t* lines, const std::uint16_t* places, std::size_t n_places,
                     std::uint8_t words, std::uint64_t* out, std::uint64_t* n_read);
+  // Records begin at `places`, in units of 4 words:
+  //     head: id u32, n u16, flags u16 | slots u16[n], padding to a word | lows u32[n] | widths
+  //     u32[n]
+  // and hold if keys[slot] - low <= width, unsigned, for each of the n. Writes the heads of those
+  // that hold, in order, and gives back how many; `out` has room for n_places.
+  std::size_t (*find_records)(const std::uint32_t* records, const std::uint32_t* places,
+                              std::size_t n_places, const std::uint32_t* keys, std::uint64_t* out);
   // For each item at `order[at]`, whose key is `keys[at]` (in order): ANDs to its line of `rows`
   // the line that `start` becomes when the bits `bits[t]` with `places[t]` <= its key are flipped.
   // `places` are in order.

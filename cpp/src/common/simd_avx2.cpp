@@ -237,6 +237,37 @@ bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::siz
   return is_left;
 }
 
+std::size_t find_records(const std::uint32_t* records, const std::uint32_t* places,
+                         std::size_t n_places, const std::uint32_t* keys, std::uint64_t* out) {
+  const __m256i numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  std::size_t n_found = 0;
+  for (std::size_t at = 0; at < n_places; ++at) {
+    const std::uint32_t* record = records + 4 * std::size_t{places[at]};
+    const std::uint32_t n_lanes = record[1] & 0xFFFF;
+    const auto* slots = reinterpret_cast<const std::uint16_t*>(record + 2);
+    const std::uint32_t* lows = record + 2 + (n_lanes + 1) / 2;
+    bool holds = true;
+    for (std::uint32_t lane = 0; holds && lane < n_lanes; lane += 8) {
+      // A record is long enough for all 16 bytes of slots.
+      const __m256i valid =
+          _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n_lanes - lane)), numbers);
+      const __m256i slot = _mm256_and_si256(
+          valid,
+          _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(slots + lane))));
+      const __m256i low = _mm256_maskload_epi32(reinterpret_cast<const int*>(lows + lane), valid);
+      const __m256i width =
+          _mm256_maskload_epi32(reinterpret_cast<const int*>(lows + n_lanes + lane), valid);
+      const __m256i key = _mm256_mask_i32gather_epi32(
+          _mm256_setzero_si256(), reinterpret_cast<const int*>(keys), slot, valid, 4);
+      const __m256i beyond = _mm256_sub_epi32(key, low);
+      const __m256i is_inside = _mm256_cmpeq_epi32(_mm256_min_epu32(beyond, width), beyond);
+      holds = _mm256_movemask_epi8(_mm256_andnot_si256(is_inside, valid)) == 0;
+    }
+    if (holds) out[n_found++] = std::uint64_t{record[1]} << 32 | record[0];
+  }
+  return n_found;
+}
+
 void sweep_line(const std::uint64_t* start, const std::uint32_t* places, const std::uint16_t* bits,
                 std::size_t n_bits, const std::uint32_t* keys, const std::uint16_t* order,
                 std::size_t n_items, std::uint64_t* rows) {
@@ -263,7 +294,7 @@ void sweep_line(const std::uint64_t* start, const std::uint32_t* places, const s
 
 extern const SimdKernels kSimdAvx2 = {find_string_end, is_ascii,  popcount,     bits_to_indices,
                                       or_words,        mark_bits, find_subsets, find_boxes,
-                                      find_near,       and_lines, sweep_line};
+                                      find_near,       and_lines, find_records, sweep_line};
 
 }  // namespace tamis
 #endif

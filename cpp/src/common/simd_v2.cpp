@@ -235,6 +235,24 @@ bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::siz
   return true;
 }
 
+std::size_t find_records(const std::uint32_t* records, const std::uint32_t* places,
+                         std::size_t n_places, const std::uint32_t* keys, std::uint64_t* out) {
+  std::size_t n_found = 0;
+  for (std::size_t at = 0; at < n_places; ++at) {
+    const std::uint32_t* record = records + 4 * std::size_t{places[at]};
+    const std::uint32_t n_lanes = record[1] & 0xFFFF;
+    const auto* slots = reinterpret_cast<const std::uint16_t*>(record + 2);
+    const std::uint32_t* lows = record + 2 + (n_lanes + 1) / 2;
+    const std::uint32_t* widths = lows + n_lanes;
+    bool holds = true;
+    for (std::uint32_t lane = 0; holds && lane < n_lanes; ++lane) {
+      holds = keys[slots[lane]] - lows[lane] <= widths[lane];
+    }
+    if (holds) out[n_found++] = std::uint64_t{record[1]} << 32 | record[0];
+  }
+  return n_found;
+}
+
 void sweep_line(const std::uint64_t* start, const std::uint32_t* places, const std::uint16_t* bits,
                 std::size_t n_bits, const std::uint32_t* keys, const std::uint16_t* order,
                 std::size_t n_items, std::uint64_t* rows) {
@@ -254,6 +272,6 @@ void sweep_line(const std::uint64_t* start, const std::uint32_t* places, const s
 
 extern const SimdKernels kSimdV2 = {find_string_end, is_ascii,  popcount,     bits_to_indices,
                                     or_words,        mark_bits, find_subsets, find_boxes,
-                                    find_near,       and_lines, sweep_line};
+                                    find_near,       and_lines, find_records, sweep_line};
 
 }  // namespace tamis

@@ -12,6 +12,9 @@
 //                 ▼
 //     records   │ always … │ filter lanes │ filter lanes │ …      (tuple_key/kernels.hpp)
 //
+// or, in a plan with guards, in a list: two more terms of each filter, which the event must have
+// before its record is fetched.
+//
 // Records lie in the order of a plan's keys, so that those of one key are neighbours; a further
 // plan for events of other widths has copies in its own order, or, where records are large, entries
 // that refer to them. Filters without any term (IS NULL, areas alone, TRUE) are at the front and
@@ -49,6 +52,7 @@ constexpr std::size_t kTileKeys = 256;
 constexpr std::size_t kMostTiledKeys = 1024;  // an event with more is matched alone
 constexpr std::size_t kTileEvents = 16;
 constexpr std::size_t kMostRuns = 256;  // of one event that are fetched before they are tested
+constexpr std::size_t kListsAhead = 8;  // fetched, of a plan whose records lie in another order
 constexpr std::size_t kFirstHits = 32;  // then it is worth a look whether all targets are settled
 constexpr std::size_t kMostHits = 256;
 constexpr double kMostRecordBytes = 18;        // for a constraint, of all copies of records
@@ -82,9 +86,55 @@ struct TileEvent {
   std::uint32_t plan = 0;
   bool is_small = false;  // its terms are a table
   std::size_t ranks_begin = 0, ranks_end = 0;
+  std::size_t guards_begin = 0, guards_end = 0;
   std::size_t keys_begin = 0, keys_end = 0;
   FoundKeys found;
   std::size_t runs_begin = 0, runs_end = 0;
+};
+
+// The keys that were found for the events of a tile. Two keys of an event may have one hash, and
+// the records of that hash must be tested once: a collector that has no stamps keeps what comes
+// twice.
+class SeenKeys {
+ public:
+  void clear() {
+    ++stamp_;
+    n_seen_ = 0;
+  }
+  // False: it was there already.
+  bool insert(std::size_t event, std::uint32_t key) {
+    if (2 * (n_seen_ + 1) > slots_.size()) grow();
+    Slot& slot = find(event, key);
+    if (slot.stamp == stamp_) return false;
+    slot = {event, key, stamp_};
+    ++n_seen_;
+    return true;
+  }
+
+ private:
+  struct Slot {
+    std::size_t event = 0;
+    std::uint32_t key = 0;
+    std::uint64_t stamp = 0;
+  };
+  Slot& find(std::size_t event, std::uint32_t key) {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t at = ((event * 0x9E3779B97F4A7C15ull) ^ (key * 0xC2B2AE3D27D4EB4Full)) >> 20 & mask;
+    while (slots_[at].stamp == stamp_ && (slots_[at].event != event || slots_[at].key != key)) {
+      at = (at + 1) & mask;
+    }
+    return slots_[at];
+  }
+  void grow() {
+    std::vector<Slot> old(2 * slots_.size());
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.stamp == stamp_) find(slot.event, slot.key) = slot;
+    }
+  }
+  std::vector<Slot> slots_ = std::vector<Slot>(256);
+  std::size_t n_seen_ = 0;
+  std::uint64_t stamp_ = 1;
 };
 
 class TupleKeyScratch final : public Scratch {
@@ -95,9 +145,13 @@ class TupleKeyScratch final : public Scratch {
   std::array<std::uint32_t, kTableTerms> small_terms{};
   std::size_t n_small_terms = 0;
   std::vector<SlotRank> slot_ranks;
+  std::vector<std::uint16_t> guards;       // terms of the tile's events, as guards
+  std::vector<std::uint32_t> guard_words;  // [kGuardWords] a bitmap of those of one event
+  std::array<std::uint32_t, kMostRuns> passed;
   std::vector<std::uint32_t> keys;
   std::vector<FoundKey> found;
   std::vector<Run> runs;
+  SeenKeys seen;
   std::vector<TileEvent> tile;
   std::vector<std::pair<AttributeId, std::uint32_t>> attributes;  // of one event, with ranks
   std::vector<std::uint64_t> hits;
@@ -130,7 +184,8 @@ class TupleKeyIndex final : public Index {
   void match_alone(const EventBatch& events, const TileEvent& event, TupleKeyScratch& scratch,
                    Collector& out, Counters& counters) const;
   // Appends the runs of keys that were found, and stops where these are enough for a while.
-  void find_runs(const KeyIndex& plan, FoundKeys& keys, TupleKeyScratch& scratch) const;
+  void find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyScratch& scratch,
+                 Counters& counters) const;
   // False: all targets are settled.
   bool verify(const EventBatch& events, const TileEvent& event, const Run* runs, std::size_t n_runs,
               TupleKeyScratch& scratch, Collector& out, bool& has_values, Counters& counters) const;
@@ -143,6 +198,17 @@ class TupleKeyIndex final : public Index {
     for (std::size_t at = event.ranks_begin; at < event.ranks_end; ++at) {
       const std::uint32_t slot = scratch.slot_ranks[at].slot;
       scratch.ranks[slot] = defaults_[slot];
+    }
+  }
+
+  static void load_guards(const TileEvent& event, TupleKeyScratch& scratch) {
+    for (std::size_t at = event.guards_begin; at < event.guards_end; ++at) {
+      scratch.guard_words[scratch.guards[at] / 32] |= 1u << (scratch.guards[at] % 32);
+    }
+  }
+  static void unload_guards(const TileEvent& event, TupleKeyScratch& scratch) {
+    for (std::size_t at = event.guards_begin; at < event.guards_end; ++at) {
+      scratch.guard_words[scratch.guards[at] / 32] = scratch.guards[at] < 32;
     }
   }
 
@@ -202,11 +268,12 @@ TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table, const Set
   for (std::size_t each = 0; each < n_plans; ++each) {
     plans_.emplace_back(planner, planner.plans()[each], encoder.terms(), table_->n_attributes(),
                         order);
-    const bool is_copied = each < n_copies;
-    if (is_copied) {
+    // Behind guards so few records are tested that their order does not matter.
+    const bool is_in_order = each < n_copies && !plans_.back().has_guards();
+    if (is_in_order || each == 0) {
       for (const std::uint32_t filter : order) write(filter);
     }
-    plans_.back().place_records(order, record_at, at, is_copied);
+    plans_.back().place_records(order, record_at, at, is_in_order);
     if (each == 0) header_.records_end = at;
   }
   header_.n_plans = static_cast<std::uint32_t>(plans_.size());
@@ -253,6 +320,11 @@ std::unique_ptr<Scratch> TupleKeyIndex::make_scratch() const {
   scratch->keys.resize(kTileKeys + kMostTiledKeys + 16);
   scratch->found.resize(kTileKeys + kMostTiledKeys + 17);
   scratch->hits.resize(kMostHits);
+  if (std::any_of(plans_.begin(), plans_.end(),
+                  [](const KeyIndex& plan) { return plan.has_guards(); })) {
+    scratch->guard_words.resize(kGuardWords);
+    scratch->guard_words[0] = 1;  // "none" is always there
+  }
   return scratch;
 }
 
@@ -282,6 +354,15 @@ void TupleKeyIndex::prepare(const EventBatch& events, TileEvent& event,
   event.plan = plan_of_width_[std::min(scratch.attributes.size(), plan_of_width_.size() - 1)];
   if (event.plan == plans_.size()) return;
   const KeyIndex& plan = plans_[event.plan];
+  event.guards_begin = scratch.guards.size();
+  if (plan.has_guards()) {
+    for (const auto& [attribute, rank] : scratch.attributes) {
+      plan.for_each_guard(attribute, rank, [&](std::uint32_t guard) {
+        scratch.guards.push_back(static_cast<std::uint16_t>(guard));
+      });
+    }
+  }
+  event.guards_end = scratch.guards.size();
   event.is_small = plan.has_small_keys(scratch.attributes.size());
   if (event.is_small) {
     scratch.n_small_terms = 0;
@@ -297,17 +378,30 @@ void TupleKeyIndex::prepare(const EventBatch& events, TileEvent& event,
   }
 }
 
-void TupleKeyIndex::find_runs(const KeyIndex& plan, FoundKeys& keys,
-                              TupleKeyScratch& scratch) const {
+void TupleKeyIndex::find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyScratch& scratch,
+                              Counters& counters) const {
+  const KeyIndex& plan = plans_[event.plan];
   const std::uint64_t* records = records_.data();
   const std::size_t n_most = scratch.runs.size() + kMostRuns;
   const auto prefetch = [&](std::uint32_t record) {
     __builtin_prefetch(records + record);
     __builtin_prefetch(records + record + prefetch_distance_);
   };
+  // Lists are fetched while those before them are read; all at once they would wait in line.
+  const auto prefetch_list = [&](std::size_t key) {
+    if (key < keys.end) plan.prefetch_list(plan.run_of(scratch.found[key]));
+  };
+  if (!plan.is_in_order()) {
+    for (std::size_t ahead = 0; ahead < kListsAhead; ++ahead) prefetch_list(keys.next + ahead);
+  }
   for (; keys.next < keys.end && scratch.runs.size() < n_most; ++keys.next) {
     const Run run = plan.run_of(scratch.found[keys.next]);
+    if (!plan.is_in_order()) prefetch_list(keys.next + kListsAhead);
     if (run.begin == run.end) continue;
+    if (keys.n_entries_done == 0 &&
+        !scratch.seen.insert(event.event, scratch.found[keys.next].key)) {
+      continue;
+    }
     if (plan.is_in_order()) {
       prefetch(run.begin);
       scratch.runs.push_back(run);
@@ -315,11 +409,19 @@ void TupleKeyIndex::find_runs(const KeyIndex& plan, FoundKeys& keys,
     }
     std::uint32_t entry = run.begin + keys.n_entries_done;
     const std::uint32_t end = std::min(run.end, entry + static_cast<std::uint32_t>(kMostRuns));
-    for (; entry < end; ++entry) {
-      const std::uint32_t record = plan.entries()[entry];
+    const auto add = [&](std::uint32_t place) {
+      const std::uint32_t record = plan.entries()[place];
       prefetch(record);
       scratch.runs.push_back({record, record + 1});
+    };
+    if (plan.has_guards()) {
+      const std::size_t n_passed = scratch.kernels->guard(
+          plan.guards() + entry, end - entry, scratch.guard_words.data(), scratch.passed.data());
+      for (std::size_t at = 0; at < n_passed; ++at) add(entry + scratch.passed[at]);
+      counters.filters += end - entry - n_passed;
+      entry = end;
     }
+    for (; entry < end; ++entry) add(entry);
     if (entry < run.end) {
       keys.n_entries_done = entry - run.begin;
       return;
@@ -371,6 +473,7 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
                                 Counters& counters) const {
   const auto probe = scratch.kernels->probe;
   scratch.runs.clear();
+  scratch.seen.clear();
   for (TileEvent& event : scratch.tile) {
     const KeyIndex& plan = plans_[event.plan];
     const std::size_t n_keys = event.keys_end - event.keys_begin;
@@ -382,17 +485,12 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
       plan.prefetch_start(scratch.found[at]);
     }
   }
-  for (const TileEvent& event : scratch.tile) {
-    const KeyIndex& plan = plans_[event.plan];
-    if (plan.is_in_order()) continue;
-    for (std::size_t at = event.found.next; at < event.found.end; ++at) {
-      __builtin_prefetch(plan.entries() + plan.run_of(scratch.found[at]).begin);
-    }
-  }
   for (TileEvent& event : scratch.tile) {
     event.runs_begin = scratch.runs.size();
     if (header_.always_end > 0) scratch.runs.push_back({0, header_.always_end});
-    find_runs(plans_[event.plan], event.found, scratch);
+    load_guards(event, scratch);
+    find_runs(event, event.found, scratch, counters);
+    unload_guards(event, scratch);
     event.runs_end = scratch.runs.size();
   }
   const std::size_t n_runs = scratch.runs.size();
@@ -404,7 +502,9 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
     bool goes_on = verify(events, event, scratch.runs.data() + event.runs_begin,
                           event.runs_end - event.runs_begin, scratch, out, has_values, counters);
     while (goes_on && event.found.next < event.found.end) {
-      find_runs(plans_[event.plan], event.found, scratch);
+      load_guards(event, scratch);
+      find_runs(event, event.found, scratch, counters);
+      unload_guards(event, scratch);
       goes_on = verify(events, event, scratch.runs.data() + n_runs, scratch.runs.size() - n_runs,
                        scratch, out, has_values, counters);
       scratch.runs.resize(n_runs);
@@ -430,6 +530,8 @@ void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event
     unload_ranks(event, scratch);
     return;
   }
+  scratch.seen.clear();
+  load_guards(event, scratch);
   const Run always{0, header_.always_end};
   bool goes_on = header_.always_end == 0 || verify_runs(&always, 1);
   const KeyIndex& plan = plans_[event.plan];
@@ -447,7 +549,7 @@ void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event
     }
     for (FoundKeys found{0, n_found, 0}; goes_on && found.next < found.end;) {
       scratch.runs.clear();
-      find_runs(plan, found, scratch);
+      find_runs(event, found, scratch, counters);
       goes_on = verify_runs(scratch.runs.data(), scratch.runs.size());
     }
   };
@@ -469,6 +571,7 @@ void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event
     });
     if (goes_on) flush();
   }
+  unload_guards(event, scratch);
   unload_ranks(event, scratch);
 }
 
@@ -480,6 +583,7 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
   scratch.kernels = &best_kernels();
   scratch.tile.clear();
   scratch.slot_ranks.clear();
+  scratch.guards.clear();
   for (std::size_t each = begin; each < end; ++each) {
     TileEvent event;
     event.event = each;
@@ -489,6 +593,7 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
       finish_tile(events, scratch, out, counters);
       match_alone(events, event, scratch, out, counters);
       scratch.slot_ranks.clear();
+      scratch.guards.clear();
       n_keys = 0;
       continue;
     }
@@ -516,6 +621,7 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
     if (scratch.tile.size() == kTileEvents || n_keys > kTileKeys) {
       finish_tile(events, scratch, out, counters);
       scratch.slot_ranks.clear();
+      scratch.guards.clear();
       n_keys = 0;
     }
   }
@@ -534,6 +640,7 @@ constexpr Parameter kParameters[] = {
     {"event_attributes", 0, 0, 1e6, "attributes of an event, on average; 0: not known"},
     {"key_terms", 3, 1, 3, "terms of a key, at most"},
     {"groups", 0, 0, 16, "groups of attributes that a key must not cross; 0: by cost"},
+    {"guards", 0, 0, 2, "two more terms beside each key's filters; 0: by cost; 1: no; 2: yes"},
 };
 
 std::uint32_t whole(const Parameters& parameters, const char* name) {
@@ -556,6 +663,7 @@ std::unique_ptr<Index> build_tuple_key(std::shared_ptr<const FilterTable> table,
   settings.planner.event_attributes = parameters.at("event_attributes");
   settings.planner.key_terms = whole(parameters, "key_terms");
   settings.planner.n_groups = whole(parameters, "groups");
+  settings.planner.guards = static_cast<Choice>(whole(parameters, "guards"));
   return std::make_unique<TupleKeyIndex>(std::move(table), settings);
 }
 

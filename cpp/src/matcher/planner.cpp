@@ -13,10 +13,10 @@ namespace tamis {
 namespace {
 
 // Up to so many filters are tried in full, above one of kTrialShare, but not more than the most.
-constexpr std::size_t kMinTrialFilters = 1024;
+constexpr std::size_t kMinTrialFilters = 2048;
 constexpr std::size_t kMaxTrialFilters = 16 * 1024;
 constexpr std::size_t kTrialShare = 32;
-constexpr std::size_t kSmallerTrial = 4;  // the second trial has a fourth, to see how work grows
+constexpr std::size_t kSmallerTrial = 2;  // the second trial has half, to see how work grows
 constexpr std::size_t kGuessedEvents = 64;
 constexpr std::size_t kMinEvents = 16;  // fewer say less than a guess
 // A kind with fewer filters is not worth an index of its own.
@@ -167,17 +167,26 @@ Counted count_work(const Index& index, std::size_t n_filters, const EventBatch& 
 constexpr double Work::* kUnits[] = {&Work::filters, &Work::constraints, &Work::candidates,
                                      &Work::cells,   &Work::nodes,       &Work::bits};
 
-double cost_ns(const CostModel& cost, const Work& work, const EventFacts& facts, double n_matches,
+// A cost model in two parts: what an event costs anyway, and what grows with the filters.
+struct Modelled {
+  double fixed = 0, growing = 0;
+};
+
+Modelled model(const CostModel& cost, const Work& work, const EventFacts& facts, double n_matches,
                double n_bytes) {
-  const auto at = [&](const WorkCost& each) {
+  const auto fixed = [&](const WorkCost& each) {
     return each.event + each.number * (facts.n_attributes - facts.n_strings) +
-           each.string * facts.n_strings + each.match * n_matches + each.filter * work.filters +
+           each.string * facts.n_strings;
+  };
+  const auto growing = [&](const WorkCost& each) {
+    return each.match * n_matches + each.filter * work.filters +
            each.constraint * work.constraints + each.candidate * work.candidates +
            each.cell * work.cells + each.node * work.nodes + each.bit * work.bits;
   };
   const double far =
       std::clamp(std::log(n_bytes / kNearBytes) / std::log(kFarBytes / kNearBytes), 0.0, 1.0);
-  return (1 - far) * at(cost.near) + far * at(cost.far);
+  return {(1 - far) * fixed(cost.near) + far * fixed(cost.far),
+          (1 - far) * growing(cost.near) + far * growing(cost.far)};
 }
 
 // Of this thread.
@@ -189,10 +198,22 @@ double cpu_seconds() {
 
 struct Trial {
   Estimate estimate;
-  std::shared_ptr<const Index> index;
+  std::shared_ptr<const Index> index, smaller;
   double n_matches = 0;  // of all filters
-  double model_ns = 0;   // of the trial itself
+  Modelled full, tried, tried_smaller;
 };
+
+// From the times of a trial and of a smaller one. What grew between them is the part that grows,
+// and the model says how much more all filters take; so a unit of work that is dearer here than the
+// model has it is reckoned with.
+double extrapolate(const Trial& trial, double ns, double smaller_ns) {
+  const double growth = trial.tried.growing / std::max(1e-9, trial.tried_smaller.growing);
+  const double share = growth > 1.05 ? growth / (growth - 1) : 1;
+  const double least = std::min(ns, trial.tried.growing);
+  const double growing = std::clamp((ns - smaller_ns) * share, least, ns);
+  const double more = trial.full.growing / std::max(1e-9, trial.tried.growing);
+  return (ns - growing) * trial.full.fixed / std::max(1e-9, trial.tried.fixed) + growing * more;
+}
 
 // Single events through an index, as a match does it.
 class Stopwatch {
@@ -303,13 +324,15 @@ Trial Planner::try_out(const Estimate& candidate, const Part& part,
   const Counted counted = count_work(*trial.index, sample->size(), *events_);
   const double scale = static_cast<double>(part.n_filters) / static_cast<double>(sample->size());
   const auto n_bytes = static_cast<double>(trial.index->n_bytes());
-  trial.model_ns = cost_ns(*candidate.cost, counted.work, facts_, counted.n_matches, n_bytes);
+  trial.tried = model(*candidate.cost, counted.work, facts_, counted.n_matches, n_bytes);
   trial.n_matches = counted.n_matches * scale;
   trial.estimate.work = counted.work;
   trial.estimate.n_bytes = n_bytes * scale;
   if (smaller) {
-    const Counted fewer =
-        count_work(*choice.engine->build(smaller, candidate.tried_with), smaller->size(), *events_);
+    trial.smaller = choice.engine->build(smaller, candidate.tried_with);
+    const Counted fewer = count_work(*trial.smaller, smaller->size(), *events_);
+    trial.tried_smaller = model(*candidate.cost, fewer.work, facts_, fewer.n_matches,
+                                static_cast<double>(trial.smaller->n_bytes()));
     const double ratio = static_cast<double>(sample->size()) / static_cast<double>(smaller->size());
     for (const auto unit : kUnits) {
       const double more = counted.work.*unit, less = fewer.work.*unit;
@@ -320,8 +343,9 @@ Trial Planner::try_out(const Estimate& candidate, const Part& part,
       trial.estimate.work.*unit = more * std::pow(scale, power);
     }
   }
-  trial.estimate.model_ns = cost_ns(*candidate.cost, trial.estimate.work, facts_, trial.n_matches,
-                                    trial.estimate.n_bytes);
+  trial.full =
+      model(*candidate.cost, trial.estimate.work, facts_, trial.n_matches, trial.estimate.n_bytes);
+  trial.estimate.model_ns = trial.full.fixed + trial.full.growing;
   return trial;
 }
 
@@ -344,14 +368,18 @@ GroupPlan Planner::plan_part(const Part& part, bool keeps_index) {
   for (const Estimate& candidate : candidates(part)) {
     trials.push_back(try_out(candidate, part, sample, smaller));
   }
-  std::vector<Stopwatch> watches;
+  std::vector<Stopwatch> watches;  // of each trial, then of each smaller one
   for (const Trial& trial : trials) watches.emplace_back(*trial.index, sample->size());
+  for (const Trial& trial : trials) {
+    if (trial.smaller) watches.emplace_back(*trial.smaller, smaller->size());
+  }
   for (std::size_t round = 0; round < kRounds; ++round) {
     for (Stopwatch& watch : watches) watch.run(*events_);
   }
   for (std::size_t at = 0; at < trials.size(); ++at) {
-    Trial& trial = trials[at];
-    trial.estimate.ns = watches[at].least_ns() * trial.estimate.model_ns / trial.model_ns;
+    const double ns = watches[at].least_ns();
+    trials[at].estimate.ns =
+        smaller ? extrapolate(trials[at], ns, watches[at + trials.size()].least_ns()) : ns;
   }
   // In the order of the table where they are equal.
   std::stable_sort(trials.begin(), trials.end(),
@@ -526,8 +554,9 @@ double model_ns(const Segment& segment, const EventBatch& events) {
                                    });
     if (cost == choice.engine->costs.end()) return std::numeric_limits<double>::infinity();
     const Counted counted = count_work(group.index(), group.size(), events);
-    ns += cost_ns(*cost, counted.work, facts, counted.n_matches,
-                  static_cast<double>(group.index().n_bytes()));
+    const Modelled modelled = model(*cost, counted.work, facts, counted.n_matches,
+                                    static_cast<double>(group.index().n_bytes()));
+    ns += modelled.fixed + modelled.growing;
   }
   return ns;
 }

@@ -1,7 +1,7 @@
 // Chooses engines for the filters of a segment: the planner behind engine="auto".
 //
 //     filters ─► kinds: with an area │ with a fixed value │ others        whole subscriptions
-//                   │ a sample of each, and a quarter of that
+//                   │ a sample of each, and half of that
 //                   ▼
 //     trial indexes of each candidate engine ◄─ sample of events (event_sample.hpp, or guessed)
 //                   │ the work that they count, for an event; how it grows with the filters

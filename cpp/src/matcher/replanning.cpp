@@ -41,6 +41,15 @@ double times_as_much(const Segment& segment, const SegmentPlan& fresh, const Eve
   return model_ns(segment, events) / fresh.model_ns();
 }
 
+// With the parameters of that plan, or with others?
+bool has_engines_of(const Segment& segment, const SegmentPlan& plan) {
+  return segment.groups().size() == plan.groups.size() &&
+         std::equal(segment.groups().begin(), segment.groups().end(), plan.groups.begin(),
+                    [](const Group& group, const GroupPlan& planned) {
+                      return group.choice().engine == planned.choice.engine;
+                    });
+}
+
 bool has_choices_of(const Segment& segment, const SegmentPlan& plan) {
   return segment.groups().size() == plan.groups.size() &&
          std::equal(segment.groups().begin(), segment.groups().end(), plan.groups.begin(),
@@ -85,7 +94,7 @@ std::vector<SegmentReasons> Matcher::State::plan() const {
       each.best_ns = plan->ns();
       each.best_single_ns = plan->whole.chosen().ns;
     }
-    const bool is_as_planned = plan != nullptr && has_choices_of(*segment, *plan);
+    const bool is_as_planned = plan != nullptr && has_engines_of(*segment, *plan);
     for (std::size_t at = 0; at < segment->groups().size(); ++at) {
       const Group& group = segment->groups()[at];
       GroupReasons& reasons = each.groups.emplace_back();

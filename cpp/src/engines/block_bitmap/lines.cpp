@@ -8,10 +8,11 @@
 //       └─ block                 512 filters, neighbours by k-d split
 //            lines               for each column 32 cells and "absent", 64 bytes each
 //                                  line(a12) & line(a5) & line(a3) & … ──► candidates
-//            tests               for each filter its intervals of ranks: attribute, low, length
+//            records             for each filter its intervals of ranks: attributes, lows, widths
 //
-// A candidate is verified by its tests, or on the filter table where ranks do not say all
-// (several intervals, patterns, areas, residuals).
+// A candidate is verified by its record, all intervals at once, and then on the filter table where
+// ranks do not say all (several intervals, patterns, areas, residuals). The records of a block have
+// one size, up to 64 bytes a power of two: no list says where they are, and few share a cache line.
 //
 // Many events go block by block: first all of them through the summaries, then each block with all
 // events that visit it, so that its lines come to the cache once. What they find is put in order of
@@ -24,6 +25,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <numeric>
 
 #include "common/huge_pages.hpp"
@@ -47,19 +49,28 @@ constexpr std::size_t kPrefetchBlocks = 3;
 // Events that visit a block, from which on all of its lines are worth to be fetched beforehand.
 constexpr std::size_t kMinStream = 32;
 constexpr std::size_t kPrefetchColumns = 16;
-constexpr std::size_t kPrefetchTests = 8;
+constexpr std::size_t kMaxLanes = 64;       // of a record; further intervals are left to the table
+constexpr std::size_t kRunsAhead = 4;       // whose targets are fetched while others are added
+constexpr std::size_t kFetchedPlaces = 16;  // candidates whose records are fetched together
 // As many filters for a target, and settled targets save more than block by block does.
 constexpr std::size_t kFiltersPerTarget = 64;
 
-struct Test {  // accepts ranks from `low` on, `n_ranks` of them
-  AttributeId attribute = 0;
-  std::uint32_t low = 0, n_ranks = 0;
-};
+// Lanes of a record beyond these in a block of short ones would make all others long.
+constexpr std::size_t kSpareLanes = 4;
 
-struct Pending {  // a filter that matches an event of the tile, or is still to be verified
-  std::uint32_t event = 0;
-  FilterIdx filter = 0;
-  bool needs_table = false;
+struct alignas(64) RecordLine {
+  std::uint32_t words[16] = {};
+};
+inline constexpr std::size_t kPlaceWords = 4;  // records begin at multiples of these
+inline constexpr std::uint64_t kNeedsTable = std::uint64_t{1} << 48;  // of a record's head
+
+struct BlockRecords {
+  std::uint32_t first = 0;   // in lines
+  std::uint32_t stride = 0;  // in units of kPlaceWords
+  std::uint32_t place_of(std::size_t filter) const {
+    return static_cast<std::uint32_t>(first * (std::size(RecordLine{}.words) / kPlaceWords) +
+                                      filter * stride);
+  }
 };
 
 class LinesScratch final : public Scratch {
@@ -81,9 +92,19 @@ class LinesScratch final : public Scratch {
   std::vector<std::uint32_t> places;       // candidates
   std::vector<std::uint32_t> visit_ends;   // [n_blocks + 1]
   std::vector<Visitor> visitors;           // by block
-  std::vector<Pending> pending, by_event;
-  std::vector<std::uint32_t> pending_ends;
-  std::size_t tile = 64;  // grows while what is pending stays small
+  struct Run {                             // what an event has found in a block
+    std::uint32_t event = 0, begin = 0, end = 0;
+  };
+  struct Open {  // still to be verified on the filter table
+    std::uint32_t event = 0;
+    FilterIdx filter = 0;
+  };
+  std::vector<std::uint64_t> heads;  // of the records that hold
+  std::vector<FilterIdx> found;
+  std::vector<Run> runs, by_event;
+  std::vector<Open> open;
+  std::vector<std::uint32_t> run_ends;  // [n_events + 1]
+  std::size_t tile = 64;                // grows while what is pending stays small
 };
 
 class LinesIndex final : public Index {
@@ -135,24 +156,16 @@ class LinesIndex final : public Index {
     visit("columns", index.columns_);
     visit("n_filters_of", index.n_filters_of_);
     visit("lines", index.lines_);
-    visit("needs_table", index.needs_table_);
-    visit("filter_of", index.filter_of_);
-    visit("test_begins", index.test_begins_);
-    visit("tests", index.tests_);
+    visit("block_records", index.block_records_);
+    visit("records", index.records_);
   }
 
   std::uint64_t cells_of(const RankedFilter::Part& part) const;
   void choose_columns(const Arrangement& arrangement, Tuple& tuple, RankedFilter& ranked);
   void build_block(std::span<const FilterIdx> filters, const Tuple& tuple, std::size_t in_tuple,
                    RankedFilter& ranked, std::vector<std::uint64_t>& rows);
+  void build_records(std::span<const FilterIdx> filters, RankedFilter& ranked);
 
-  bool passes(std::size_t place, const std::uint32_t* ranks) const {
-    for (std::uint32_t at = test_begins_[place]; at < test_begins_[place + 1]; ++at) {
-      const Test& test = tests_[at];
-      if (ranks[test.attribute] - test.low >= test.n_ranks) return false;
-    }
-    return true;
-  }
   // Where the lines of an event lie in any block of the tuple.
   void find_places(const Tuple& tuple, const std::uint8_t* cells, std::uint16_t* places) const {
     const AttributeId* columns = columns_.data() + tuple.first_column;
@@ -179,8 +192,16 @@ class LinesIndex final : public Index {
   // Calls visit(Visit) for each block that the event must visit.
   template <typename Visit>
   void summarize(const std::uint8_t* rows, Tally& tally, Visit visit) const;
-  template <typename Visit>
-  static void for_each_place(std::uint32_t block, const Line& left, Visit visit);
+  // Appends the records of the filters that are left to scratch.places.
+  void add_places(std::uint32_t block, const Line& left, LinesScratch& scratch) const;
+  // Writes the heads of the records that hold to scratch.heads.
+  std::size_t find_records(std::span<const std::uint32_t> places, const std::uint32_t* ranks,
+                           const SimdKernels& kernels, LinesScratch& scratch, Tally& tally) const {
+    tally.candidates += places.size();
+    if (scratch.heads.size() < places.size()) scratch.heads.resize(places.size());
+    return kernels.find_records(records_.data()->words, places.data(), places.size(), ranks,
+                                scratch.heads.data());
+  }
 
   void load(const EventBatch& events, std::size_t begin, std::size_t end,
             LinesScratch& scratch) const;
@@ -199,16 +220,13 @@ class LinesIndex final : public Index {
   Column<AttributeId> columns_;         // of each tuple
   Column<std::uint16_t> n_filters_of_;  // [n_blocks]
   Column<Line> lines_;                  // of each block: [columns of its tuple][kCells]
-  Column<Line> needs_table_;            // [n_blocks] filters that tests do not decide
-  Column<FilterIdx> filter_of_;         // [n_blocks * kLineBits]
-  Column<std::uint32_t> test_begins_;   // [n_blocks * kLineBits + 1]
-  Column<Test> tests_;
+  Column<BlockRecords> block_records_;  // [n_blocks]
+  Column<RecordLine> records_;          // of each block: [filters], as SimdKernels has them
 };
 
 void LinesIndex::build(std::size_t tuple_size) {
   Arrangement arrangement = arrange(*table_, ranks_, tuple_size);
   RankedFilter ranked(*table_, ranks_);
-  test_begins_.push_back(0);
   std::vector<std::uint64_t> rows;
   std::size_t block = 0;
   for (Tuple& tuple : arrangement.tuples) {
@@ -224,12 +242,10 @@ void LinesIndex::build(std::size_t tuple_size) {
     summaries_.append(rows);
   }
   tuples_ = std::move(arrangement.tuples);
-  filter_of_ = std::move(arrangement.filter_of);
-  filter_of_.shrink();
   n_filters_of_ = std::move(arrangement.n_filters_of);
   lines_ = on_huge_pages(lines_);
-  tests_ = on_huge_pages(tests_);
-  test_begins_.shrink();
+  records_ = on_huge_pages(records_);
+  block_records_.shrink();
 }
 
 std::uint64_t LinesIndex::cells_of(const RankedFilter::Part& part) const {
@@ -287,11 +303,9 @@ void LinesIndex::build_block(std::span<const FilterIdx> filters, const Tuple& tu
   const AttributeId* columns = columns_.data() + tuple.first_column;
   std::vector<Line> lines(tuple.n_columns * kCells);
   std::vector<Line> others(tuple.n_columns, Line::first(filters.size()));
-  Line needs_table;
   const std::size_t n_words = words_of(tuple);
   for (std::size_t each = 0; each < filters.size(); ++each) {
     ranked.load(filters[each]);
-    bool is_simple = !ranked.needs_table();
     for (const RankedFilter::Part& part : ranked.parts()) {
       const auto column = static_cast<std::size_t>(
           std::find(columns, columns + tuple.n_columns, part.attribute) - columns);
@@ -312,25 +326,66 @@ void LinesIndex::build_block(std::span<const FilterIdx> filters, const Tuple& tu
               std::uint64_t{1} << (in_tuple % 8 * 8 + each / kWordBits);
         }
       }
-      is_simple &= part.accepted.size() == 1;
-      if (part.accepted.size() == 1) {
-        const RankInterval& only = part.accepted.front();
-        tests_.push_back({part.attribute, only.low, only.high - only.low});
-      }
     }
-    if (!is_simple) needs_table.set(each);
-    test_begins_.push_back(static_cast<std::uint32_t>(tests_.size()));
   }
-  for (std::size_t each = filters.size(); each < kLineBits; ++each) {
-    test_begins_.push_back(static_cast<std::uint32_t>(tests_.size()));
-  }
-  needs_table_.push_back(needs_table);
   for (std::size_t line = 0; line < lines.size(); ++line) {
     for (std::size_t word = 0; word < std::size(lines[line].words); ++word) {
       lines[line].words[word] |= others[line / kCells].words[word];
     }
   }
   lines_.append(lines);
+  build_records(filters, ranked);
+}
+
+void LinesIndex::build_records(std::span<const FilterIdx> filters, RankedFilter& ranked) {
+  const auto is_lane = [](const RankedFilter::Part& part) {
+    return part.accepted.size() == 1 && part.attribute <= 0xFFFF;
+  };
+  std::size_t n_all = 0, n_most = 0;
+  for (const FilterIdx filter : filters) {
+    ranked.load(filter);
+    const std::span<const RankedFilter::Part> parts = ranked.parts();
+    const auto n_lanes =
+        static_cast<std::size_t>(std::count_if(parts.begin(), parts.end(), is_lane));
+    n_all += n_lanes;
+    n_most = std::max(n_most, n_lanes);
+  }
+  n_most = std::min(
+      {n_most, kMaxLanes, 2 * n_all / std::max<std::size_t>(1, filters.size()) + kSpareLanes});
+  const auto n_words_of = [](std::size_t n_lanes) { return 2 + (n_lanes + 1) / 2 + 2 * n_lanes; };
+  constexpr std::size_t kLineWords = std::size(RecordLine{}.words);
+  std::size_t n_words = std::max(kPlaceWords, std::bit_ceil(n_words_of(n_most)));
+  if (n_words > kLineWords)
+    n_words = (n_words_of(n_most) + kLineWords - 1) / kLineWords * kLineWords;
+  const BlockRecords block{static_cast<std::uint32_t>(records_.size()),
+                           static_cast<std::uint32_t>(n_words / kPlaceWords)};
+  block_records_.push_back(block);
+  records_.append((filters.size() * n_words + kLineWords - 1) / kLineWords, RecordLine{});
+  std::uint32_t* record = records_.own()[block.first].words;
+  for (const FilterIdx filter : filters) {
+    ranked.load(filter);
+    bool needs_table = ranked.needs_table();
+    std::vector<const RankedFilter::Part*> lanes;
+    for (const RankedFilter::Part& part : ranked.parts()) {
+      if (is_lane(part) && lanes.size() < n_most) {
+        lanes.push_back(&part);
+      } else {
+        needs_table = true;
+      }
+    }
+    record[0] = filter;
+    record[1] = static_cast<std::uint32_t>(lanes.size()) |
+                (needs_table ? static_cast<std::uint32_t>(kNeedsTable >> 32) : 0);
+    std::uint32_t* lows = record + 2 + (lanes.size() + 1) / 2;
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+      const RankInterval& only = lanes[lane]->accepted.front();
+      const auto slot = static_cast<std::uint16_t>(lanes[lane]->attribute);
+      std::memcpy(reinterpret_cast<char*>(record + 2) + lane * sizeof slot, &slot, sizeof slot);
+      lows[lane] = only.low;
+      lows[lanes.size() + lane] = only.high - only.low - 1;
+    }
+    record += n_words;
+  }
 }
 
 template <typename Visit>
@@ -364,13 +419,31 @@ void LinesIndex::summarize(const std::uint8_t* rows, Tally& tally, Visit visit) 
   }
 }
 
-template <typename Visit>
-void LinesIndex::for_each_place(std::uint32_t block, const Line& left, Visit visit) {
-  for (std::size_t word = 0; word < std::size(left.words); ++word) {
-    for (std::uint64_t bits = left.words[word]; bits != 0; bits &= bits - 1) {
-      visit(static_cast<std::uint32_t>(block * kLineBits + 64 * word +
-                                       static_cast<unsigned>(std::countr_zero(bits))));
-    }
+// Few bits of a line are left, in words that nobody can foresee: words without any are dropped and
+// bits counted first, so that only the end of the loop is guessed wrong.
+void LinesIndex::add_places(std::uint32_t block, const Line& left, LinesScratch& scratch) const {
+  const BlockRecords& records = block_records_[block];
+  std::uint64_t words[std::size(Line{}.words) + 1];
+  std::uint32_t firsts[std::size(Line{}.words) + 1];
+  std::size_t n_words = 0, n_bits = 0;
+  for (std::uint32_t word = 0; word < std::size(left.words); ++word) {
+    words[n_words] = left.words[word];
+    firsts[n_words] = records.place_of(64 * word);
+    n_words += left.words[word] != 0;
+    n_bits += static_cast<std::size_t>(std::popcount(left.words[word]));
+  }
+  words[n_words] = 0;
+  firsts[n_words] = 0;
+  const std::size_t n_before = scratch.places.size();
+  scratch.places.resize(n_before + n_bits);
+  std::uint32_t* places = scratch.places.data() + n_before;
+  std::size_t word = 0;
+  std::uint64_t bits = words[0];
+  for (std::size_t at = 0; at < n_bits; ++at) {
+    places[at] = firsts[word] + static_cast<std::uint32_t>(std::countr_zero(bits)) * records.stride;
+    bits &= bits - 1;
+    word += bits == 0;
+    bits = bits == 0 ? words[word] : bits;
   }
 }
 
@@ -392,31 +465,37 @@ void LinesIndex::load(const EventBatch& events, std::size_t begin, std::size_t e
 void LinesIndex::verify(const EventBatch& events, std::size_t event, std::size_t in_tile,
                         bool& is_loaded, LinesScratch& scratch, Collector& out,
                         Tally& tally) const {
-  const std::uint32_t* ranks = scratch.events.of(in_tile);
-  const std::size_t n_places = scratch.places.size();
-  tally.candidates += n_places;
-  for (std::size_t at = 0; at < n_places; ++at) {
-    if (at + kPrefetchTests < n_places) {
-      const std::uint32_t ahead = scratch.places[at + kPrefetchTests];
-      const Test* tests = tests_.data() + test_begins_[ahead];
-      __builtin_prefetch(tests);
-      __builtin_prefetch(tests + 5);  // 12 bytes each
-      __builtin_prefetch(filter_of_.data() + ahead);
+  // Some records are fetched while those before them are read: all at once would wait in line.
+  const auto prefetch = [&](std::span<const std::uint32_t> places) {
+    for (const std::uint32_t place : places) {
+      const std::uint32_t* record = records_.data()->words + kPlaceWords * std::size_t{place};
+      __builtin_prefetch(record);
+      __builtin_prefetch(record + 16);
     }
-    const std::uint32_t place = scratch.places[at];
-    const FilterIdx idx = filter_of_[place];
-    if (out.can_repeat() && out.has(idx)) continue;
-    bool is_match = false;
-    if (needs_table_[place / kLineBits].has(place % kLineBits)) {
-      if (!is_loaded) {
-        scratch.event.load(events, event, table_->n_attributes(), table_->space());
-        is_loaded = true;
+  };
+  std::span<const std::uint32_t> rest = scratch.places;
+  prefetch(rest.first(std::min(rest.size(), kFetchedPlaces)));
+  while (!rest.empty()) {
+    const std::span<const std::uint32_t> places = rest.first(std::min(rest.size(), kFetchedPlaces));
+    rest = rest.subspan(places.size());
+    prefetch(rest.first(std::min(rest.size(), kFetchedPlaces)));
+    const std::size_t n_heads =
+        find_records(places, scratch.events.of(in_tile), simd(), scratch, tally);
+    for (std::size_t at = 0; at < n_heads; ++at) {
+      out.prefetch(static_cast<FilterIdx>(scratch.heads[at]));
+    }
+    for (std::size_t at = 0; at < n_heads; ++at) {
+      const auto filter = static_cast<FilterIdx>(scratch.heads[at]);
+      if (scratch.heads[at] & kNeedsTable) {
+        if (out.has(filter)) continue;
+        if (!is_loaded) {
+          scratch.event.load(events, event, table_->n_attributes(), table_->space());
+          is_loaded = true;
+        }
+        if (!table_->accepts(filter, scratch.event)) continue;
       }
-      is_match = table_->accepts(idx, scratch.event);
-    } else {
-      is_match = passes(place, ranks);
+      out.add(filter);
     }
-    if (is_match) out.add(idx);
   }
   scratch.places.clear();
 }
@@ -458,11 +537,8 @@ void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::siz
                    scratch.line_places.data() + visit.tuple * kMaxColumns, kernels, left, tally)) {
       continue;
     }
-    for_each_place(visit.block, left, [&](std::uint32_t place) {
-      __builtin_prefetch(test_begins_.data() + place);
-      scratch.places.push_back(place);
-    });
-    if (out.can_repeat()) {
+    add_places(visit.block, left, scratch);
+    if (out.can_repeat() && scratch.places.size() >= kFetchedPlaces) {
       verify(events, event, in_tile, is_loaded, scratch, out, tally);
       if (out.has_all()) return;
     }
@@ -477,7 +553,7 @@ void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::si
   const std::size_t n_events = end - begin;
   // Which events visit each block: counted, then filled in.
   scratch.visits.clear();
-  scratch.pending_ends.assign(n_events + 1, 0);
+  scratch.run_ends.assign(n_events + 1, 0);
   scratch.visit_ends.assign(n_filters_of_.size() + 1, 0);
   for (std::size_t event = 0; event < n_events; ++event) {
     summarize(scratch.rows.data() + event * n_attributes, tally,
@@ -485,20 +561,22 @@ void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::si
                 scratch.visits.push_back(visit);
                 ++scratch.visit_ends[visit.block + 1];
               });
-    scratch.pending_ends[event] = static_cast<std::uint32_t>(scratch.visits.size());
+    scratch.run_ends[event] = static_cast<std::uint32_t>(scratch.visits.size());
   }
   std::partial_sum(scratch.visit_ends.begin(), scratch.visit_ends.end(),
                    scratch.visit_ends.begin());
   scratch.visitors.resize(scratch.visits.size());
   for (std::size_t event = 0, at = 0; event < n_events; ++event) {
-    for (; at < scratch.pending_ends[event]; ++at) {
+    for (; at < scratch.run_ends[event]; ++at) {
       const LinesScratch::Visit& visit = scratch.visits[at];
       scratch.visitors[scratch.visit_ends[visit.block]++] = {static_cast<std::uint16_t>(event),
                                                              visit.words};
     }
   }
 
-  scratch.pending.clear();
+  scratch.found.clear();
+  scratch.runs.clear();
+  scratch.open.clear();
   scratch.line_places.resize(std::max(scratch.line_places.size(), n_events * kMaxColumns));
   Line left;
   std::uint32_t first = 0;
@@ -529,42 +607,57 @@ void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::si
                        scratch.line_places.data() + event * kMaxColumns, kernels, left, tally)) {
           continue;
         }
-        const std::uint32_t* ranks = scratch.events.of(event);
-        for_each_place(block, left, [&](std::uint32_t place) {
-          ++tally.candidates;
-          const bool needs_table = needs_table_[block].has(place % kLineBits);
-          if (needs_table || passes(place, ranks)) {
-            scratch.pending.push_back({event, filter_of_[place], needs_table});
+        add_places(block, left, scratch);
+        const std::size_t n_heads =
+            find_records(scratch.places, scratch.events.of(event), kernels, scratch, tally);
+        scratch.places.clear();
+        if (n_heads == 0) continue;
+        LinesScratch::Run run{event, static_cast<std::uint32_t>(scratch.found.size()), 0};
+        for (std::size_t each = 0; each < n_heads; ++each) {
+          const auto filter = static_cast<FilterIdx>(scratch.heads[each]);
+          if (scratch.heads[each] & kNeedsTable) {
+            scratch.open.push_back({event, filter});
+          } else {
+            scratch.found.push_back(filter);
           }
-        });
+        }
+        run.end = static_cast<std::uint32_t>(scratch.found.size());
+        scratch.runs.push_back(run);
       }
       first = last;
     }
   }
 
   // By event.
-  scratch.pending_ends.assign(n_events + 1, 0);
-  for (const Pending& each : scratch.pending) ++scratch.pending_ends[each.event + 1];
-  std::partial_sum(scratch.pending_ends.begin(), scratch.pending_ends.end(),
-                   scratch.pending_ends.begin());
-  scratch.by_event.resize(scratch.pending.size());
-  for (const Pending& each : scratch.pending) {
-    scratch.by_event[scratch.pending_ends[each.event]++] = each;
+  scratch.run_ends.assign(n_events + 1, 0);
+  for (const LinesScratch::Run& run : scratch.runs) ++scratch.run_ends[run.event + 1];
+  std::partial_sum(scratch.run_ends.begin(), scratch.run_ends.end(), scratch.run_ends.begin());
+  scratch.by_event.resize(scratch.runs.size());
+  for (const LinesScratch::Run& run : scratch.runs) {
+    scratch.by_event[scratch.run_ends[run.event]++] = run;
   }
+  std::stable_sort(scratch.open.begin(), scratch.open.end(),
+                   [](const auto& a, const auto& b) { return a.event < b.event; });
+  auto open = scratch.open.begin();
   for (std::size_t event = 0, at = 0; event < n_events; ++event) {
     out.begin_event();
-    bool is_loaded = false;
-    for (; at < scratch.pending_ends[event]; ++at) {
-      const Pending& each = scratch.by_event[at];
-      if (each.needs_table) {
-        if (out.has(each.filter)) continue;
-        if (!is_loaded) {
-          scratch.event.load(events, begin + event, n_attributes, table_->space());
-          is_loaded = true;
-        }
-        if (!table_->accepts(each.filter, scratch.event)) continue;
+    for (; at < scratch.run_ends[event]; ++at) {
+      const LinesScratch::Run& run = scratch.by_event[at];
+      for (std::uint32_t each = run.begin; each < run.end; ++each) out.add(scratch.found[each]);
+      if (at + kRunsAhead >= scratch.run_ends[event]) continue;
+      const LinesScratch::Run& ahead = scratch.by_event[at + kRunsAhead];
+      for (std::uint32_t each = ahead.begin; each < ahead.end; ++each) {
+        out.prefetch(scratch.found[each]);
       }
-      out.add(each.filter);
+    }
+    bool is_loaded = false;
+    for (; open != scratch.open.end() && open->event == event; ++open) {
+      if (out.has(open->filter)) continue;
+      if (!is_loaded) {
+        scratch.event.load(events, begin + event, n_attributes, table_->space());
+        is_loaded = true;
+      }
+      if (table_->accepts(open->filter, scratch.event)) out.add(open->filter);
     }
   }
 }
@@ -586,11 +679,13 @@ void LinesIndex::match(const EventBatch& events, std::size_t begin, std::size_t 
       }
     } else {
       match_tile(events, begin, tile_end, scratch, out, tally);
-      const std::size_t n_most = std::max(scratch.pending.size(), scratch.visits.size() / 4);
+      const std::size_t n_most =
+          std::max({scratch.found.size(), 2 * scratch.open.size(), scratch.visits.size() / 4});
       if (n_most > kMaxPending) {
         scratch.tile = std::max(kMinBlockMajor, scratch.tile / 4);
         // A tile that took too much is not to stay in memory.
-        scratch.pending = {};
+        scratch.found = {};
+        scratch.open = {};
         scratch.by_event = {};
       } else if (n_most < kMaxPending / 4 && tile_end - begin == scratch.tile) {
         scratch.tile = std::min(kMaxTile, 4 * scratch.tile);
@@ -626,9 +721,7 @@ void LinesIndex::open(const SectionReader& sections) {
   for_each_column(
       [&]<typename T>(const char* name, Column<T>& items) { items = sections.column<T>(name); },
       *this);
-  const std::size_t n_places = n_filters_of_.size() * kLineBits;
-  if (filter_of_.size() != n_places || test_begins_.size() != n_places + 1 ||
-      needs_table_.size() != n_filters_of_.size()) {
+  if (block_records_.size() != n_filters_of_.size()) {
     throw Error("the parts of an index of block-bitmap must fit one another; build it again");
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 namespace tamis::block_bitmap {
@@ -39,12 +40,46 @@ class Cover {
       try_all(tuple, 0, 0, all);
       if (best_count_ < n_least) return;
       tuples.push_back(best_);
+      counts_.push_back(best_count_);
       std::vector<FilterIdx> still_left;
       for (const FilterIdx idx : left_) {
         if (!covers(best_, idx)) still_left.push_back(idx);
       }
       left_ = std::move(still_left);
     }
+  }
+
+  // The filters of the sample in blocks that an event visits, if each interval takes `width`
+  // of the ranks of its attribute and a k-d split makes cubes.
+  double expected_visits(const std::vector<Tuple>& tuples, double width) const {
+    double n_visited = static_cast<double>(left_.size());
+    const double n_each = static_cast<double>(table_.size()) /
+                          static_cast<double>(std::max<std::size_t>(1, n_sampled_));
+    for (std::size_t at = 0; at < tuples.size(); ++at) {
+      const auto n_covered = static_cast<double>(counts_[at]);
+      const double n_blocks = std::max(1.0, n_covered * n_each / kLineBits);
+      const double n_dimensions = tuples[at].n_attributes;
+      const double side = std::pow(n_blocks, -1 / n_dimensions);
+      n_visited += n_covered * std::pow(width + (1 - width) * side, n_dimensions);
+    }
+    return n_visited;
+  }
+  // The share of the ranks that an interval takes, on average over what is left of the sample.
+  double mean_width(const Ranks& ranks) const {
+    std::vector<RankInterval> accepted;
+    double total = 0;
+    std::size_t n_constraints = 0;
+    for (const FilterIdx idx : left_) {
+      const FilterTable::Filter& filter = table_.filter(idx);
+      for (std::uint32_t at = 0; at < filter.constraints.count; ++at, ++n_constraints) {
+        const Constraint& constraint = table_.constraint(filter.constraints.first + at);
+        ranks.intervals(constraint, accepted);
+        if (accepted.empty()) continue;
+        total += static_cast<double>(accepted.back().high - accepted.front().low) /
+                 ranks.n_ranks(constraint.attribute);
+      }
+    }
+    return total / static_cast<double>(std::max<std::size_t>(1, n_constraints));
   }
 
  private:
@@ -116,6 +151,7 @@ class Cover {
   const FilterTable& table_;
   std::vector<FilterIdx> left_;
   std::size_t n_sampled_ = 0;
+  std::vector<std::size_t> counts_;       // of the sample, that each tuple covers
   std::vector<std::uint32_t> frequency_;  // [n_attributes] 0 between calls
   std::vector<AttributeId> tried_;
   std::vector<std::vector<std::uint64_t>> bits_;  // of each tried attribute, over left_
@@ -200,9 +236,18 @@ class Splitter {
 
 Arrangement arrange(const FilterTable& table, const Ranks& ranks, std::size_t tuple_size) {
   Arrangement out;
-  Cover cover(table);
-  for (std::size_t size = std::min(tuple_size, kMaxTupleSize); size > 0; --size) {
-    cover.add(size, out.tuples);
+  // Large tuples divide finely what they cover, but of filters with few constraints each covers
+  // few: the largest size is the one that visits least.
+  const double width = Cover(table).mean_width(ranks);
+  double least_visits = -1;
+  for (std::size_t most = std::min(tuple_size, kMaxTupleSize); most > 0; --most) {
+    Cover cover(table);
+    std::vector<Tuple> tuples;
+    for (std::size_t size = most; size > 0; --size) cover.add(size, tuples);
+    const double n_visits = cover.expected_visits(tuples, width);
+    if (least_visits >= 0 && n_visits >= least_visits) continue;
+    least_visits = n_visits;
+    out.tuples = std::move(tuples);
   }
   out.tuples.emplace_back();  // the others
 

@@ -64,6 +64,10 @@ struct KeyTerms {  // 16 keys
   std::uint8_t first[16], second[16], third[16];
 };
 
+// Two terms that an event must have, of those a key has not: 16 bits of each hash. 0: none.
+using Guards = std::uint32_t;
+inline constexpr std::size_t kGuardWords = (1 << 16) / 32;
+
 struct Kernels {
   // Writes the hashes of n_keys keys, and up to 15 more behind them.
   void (*join)(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
@@ -72,6 +76,10 @@ struct Kernels {
   // n_hashes + 1.
   std::size_t (*probe)(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWord* words,
                        std::uint32_t shift, FoundKey* out);
+  // The places of those guards whose terms are all among `terms`, a bitmap over 16 bits of hashes
+  // in which bit 0 is set. `out` has room for n_guards.
+  std::size_t (*guard)(const Guards* guards, std::size_t n_guards, const std::uint32_t* terms,
+                       std::uint32_t* out);
   // Tests records until all runs are done or hits are full.
   void (*verify8)(Verification& verification);
   void (*verify16)(Verification& verification);

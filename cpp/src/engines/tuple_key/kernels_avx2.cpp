@@ -30,6 +30,36 @@ std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWo
   return n_found;
 }
 
+std::size_t guard(const Guards* guards, std::size_t n_guards, const std::uint32_t* terms,
+                  std::uint32_t* out) {
+  const __m256i low_bits = _mm256_set1_epi32(31);
+  // The sign of each lane: is its term there?
+  const auto has = [&](__m256i term) {
+    const __m256i word =
+        _mm256_i32gather_epi32(reinterpret_cast<const int*>(terms), _mm256_srli_epi32(term, 5), 4);
+    const __m256i bit = _mm256_and_si256(term, low_bits);
+    return _mm256_sllv_epi32(word, _mm256_sub_epi32(low_bits, bit));
+  };
+  std::size_t n_found = 0;
+  std::size_t at = 0;
+  for (; at + 8 <= n_guards; at += 8) {
+    const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(guards + at));
+    const __m256i is_there = _mm256_and_si256(
+        has(_mm256_srli_epi32(both, 16)), has(_mm256_and_si256(both, _mm256_set1_epi32(0xFFFF))));
+    auto found = static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(is_there)));
+    for (; found != 0; found &= found - 1) {
+      out[n_found++] = static_cast<std::uint32_t>(at) + _tzcnt_u32(found);
+    }
+  }
+  for (; at < n_guards; ++at) {
+    const std::uint32_t first = guards[at] & 0xFFFF, second = guards[at] >> 16;
+    if ((terms[first >> 5] >> (first & 31) & terms[second >> 5] >> (second & 31) & 1) == 0)
+      continue;
+    out[n_found++] = static_cast<std::uint32_t>(at);
+  }
+  return n_found;
+}
+
 inline bool hold_8(__m256i slot, __m256i low, __m256i width, std::uint32_t n_lanes,
                    const std::uint32_t* ranks) {
   const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -120,8 +150,8 @@ void verify(Verification& state) {
 
 }  // namespace
 
-const Kernels kKernelsAvx2 = {join, probe, verify<std::uint8_t>, verify<std::uint16_t>,
-                              verify<std::uint32_t>};
+const Kernels kKernelsAvx2 = {
+    join, probe, guard, verify<std::uint8_t>, verify<std::uint16_t>, verify<std::uint32_t>};
 
 }  // namespace tamis::tuple_key
 #endif

@@ -54,6 +54,34 @@ std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWo
   return n_found;
 }
 
+std::size_t guard(const Guards* guards, std::size_t n_guards, const std::uint32_t* terms,
+                  std::uint32_t* out) {
+  const __m512i ones = _mm512_set1_epi32(1);
+  const __m512i low_bits = _mm512_set1_epi32(31);
+  const auto have = [&](__mmask16 valid, __m512i term) {
+    const __m512i word = _mm512_mask_i32gather_epi32(
+        _mm512_setzero_si512(), valid, _mm512_maskz_srli_epi32(valid, term, 5), terms, 4);
+    const __m512i bit = _mm512_maskz_sllv_epi32(valid, ones, _mm512_and_si512(term, low_bits));
+    return _mm512_mask_test_epi32_mask(valid, word, bit);
+  };
+  __m512i places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  std::size_t n_found = 0;
+  for (std::size_t at = 0; at < n_guards; at += 16) {
+    const std::size_t left = n_guards - at;
+    const auto valid = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1u << left) - 1);
+    const __m512i both = _mm512_maskz_loadu_epi32(valid, guards + at);
+    __mmask16 found = have(valid, _mm512_and_si512(both, _mm512_set1_epi32(0xFFFF)));
+    // Most groups of 16 end here where one term in 32 is there.
+    if (found != 0) found = have(found, _mm512_maskz_srli_epi32(found, both, 16));
+    if (found != 0) {
+      _mm512_mask_compressstoreu_epi32(out + n_found, found, places);
+      n_found += static_cast<std::size_t>(_mm_popcnt_u32(found));
+    }
+    places = _mm512_add_epi32(places, _mm512_set1_epi32(16));
+  }
+  return n_found;
+}
+
 inline bool hold_8(const std::uint32_t* ranks, __mmask8 mask, __mmask8 negated, __m256i idx,
                    __m256i low, __m256i width) {
   const __m256i rank = _mm256_mmask_i32gather_epi32(_mm256_setzero_si256(), mask, idx, ranks, 4);
@@ -167,8 +195,8 @@ void verify(Verification& state) {
 
 }  // namespace
 
-const Kernels kKernelsAvx512 = {join, probe, verify<std::uint8_t>, verify<std::uint16_t>,
-                                verify<std::uint32_t>};
+const Kernels kKernelsAvx512 = {
+    join, probe, guard, verify<std::uint8_t>, verify<std::uint16_t>, verify<std::uint32_t>};
 
 }  // namespace tamis::tuple_key
 #endif

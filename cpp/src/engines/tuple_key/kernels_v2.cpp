@@ -27,6 +27,17 @@ std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWo
   return n_found;
 }
 
+std::size_t guard(const Guards* guards, std::size_t n_guards, const std::uint32_t* terms,
+                  std::uint32_t* out) {
+  const auto has = [&](std::uint32_t term) { return terms[term >> 5] >> (term & 31) & 1; };
+  std::size_t n_found = 0;
+  for (std::size_t at = 0; at < n_guards; ++at) {
+    out[n_found] = static_cast<std::uint32_t>(at);
+    n_found += has(guards[at] & 0xFFFF) & has(guards[at] >> 16);
+  }
+  return n_found;
+}
+
 template <typename Lane, std::uint32_t kNegated>
 void verify(Verification& state) {
   std::size_t n_hits = 0;
@@ -62,7 +73,11 @@ void verify(Verification& state) {
 
 }  // namespace
 
-const Kernels kKernelsV2 = {join, probe, verify<std::uint8_t, kNegated8>,
-                            verify<std::uint16_t, kNegated16>, verify<std::uint32_t, kNegated32>};
+const Kernels kKernelsV2 = {join,
+                            probe,
+                            guard,
+                            verify<std::uint8_t, kNegated8>,
+                            verify<std::uint16_t, kNegated16>,
+                            verify<std::uint32_t, kNegated32>};
 
 }  // namespace tamis::tuple_key

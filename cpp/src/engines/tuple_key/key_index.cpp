@@ -42,6 +42,7 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
   const EventModel model = planner.model_of(plan.n_attributes);
   std::vector<std::uint64_t> hashed;  // hash << 32 | filter
   hashed.reserve(filters.size());
+  std::vector<Guards> guards_of(plan.has_guards ? filters.size() : 0);
   std::vector<std::uint64_t> value_bits;
   for (std::uint32_t filter = 0; filter < filters.size(); ++filter) {
     if (filters[filter].empty()) continue;
@@ -72,6 +73,13 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
       }
     }
     hashed.push_back(std::uint64_t{hash} << 32 | filter);
+    for (std::uint32_t at = 0; at < key.n_guards; ++at) {
+      const Key::Term& term = key.guards[at];
+      const std::uint32_t presence = attributes[term.attribute].hash;
+      guards_of[filter] |=
+          guard_of(term.value == kNoValue ? presence : value_hash(presence, term.value))
+          << (16 * at);
+    }
   }
   std::sort(hashed.begin(), hashed.end());
   std::size_t n_keys = 0;
@@ -90,6 +98,7 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
   words.resize(n_bits / 32);
   std::vector<std::uint32_t> starts;
   starts.reserve(n_keys + 1);
+  advise_huge_pages(starts.data(), starts.capacity() * sizeof starts[0]);
   order.clear();
   order.reserve(hashed.size());
   for (std::size_t at = 0; at < hashed.size(); ++at) {
@@ -105,7 +114,13 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
     order.push_back(static_cast<std::uint32_t>(hashed[at]));
   }
   starts.push_back(static_cast<std::uint32_t>(hashed.size()));
-  starts.shrink_to_fit();
+  if (plan.has_guards) {
+    std::vector<Guards> guards;
+    guards.reserve(order.size());
+    advise_huge_pages(guards.data(), guards.capacity() * sizeof guards[0]);
+    for (const std::uint32_t filter : order) guards.push_back(guards_of[filter]);
+    guards_ = std::move(guards);
+  }
   std::uint32_t n_before = 0;
   for (KeyWord& word : words) {
     word.n_before = n_before;
@@ -173,6 +188,7 @@ void KeyIndex::place_records(const std::vector<std::uint32_t>& order,
   } else {
     std::vector<std::uint32_t> entries;
     entries.reserve(order.size());
+    advise_huge_pages(entries.data(), entries.capacity() * sizeof entries[0]);
     for (const std::uint32_t filter : order) entries.push_back(record_at[filter]);
     entries_ = std::move(entries);
   }
@@ -203,7 +219,8 @@ KeyIndex::KeyIndex(const SectionReader& sections, const std::string& prefix)
       value_bits_(sections.column<std::uint64_t>(prefix + "value_bits")),
       words_(sections.column<KeyWord>(prefix + "words")),
       starts_(sections.column<std::uint32_t>(prefix + "starts")),
-      entries_(sections.column<std::uint32_t>(prefix + "entries")) {
+      entries_(sections.column<std::uint32_t>(prefix + "entries")),
+      guards_(sections.column<Guards>(prefix + "guards")) {
   const std::span<const Header> header = sections.span<Header>(prefix + "header");
   if (header.size() == 1) header_ = header[0];
   make_small_keys();
@@ -216,6 +233,7 @@ void KeyIndex::save(SectionWriter& sections, const std::string& prefix) const {
   sections.write(prefix + "words", words_);
   sections.write(prefix + "starts", starts_);
   sections.write(prefix + "entries", entries_);
+  sections.write(prefix + "guards", guards_);
 }
 
 }  // namespace tamis::tuple_key

@@ -5,6 +5,9 @@
 //     starts          [n_bits_set + 1] of each set bit, where its records begin: in the records
 //                     themselves if they lie in this order, else in `entries`. What bits are left
 //                     are a tag: the last bits of the hash, not 0, or 0 where several share the bit
+//     entries         [n_filters] the places of records, where these lie in another order
+//     guards          [n_filters] beside entries, in a plan that has them: two more terms of each
+//                     filter. Records whose guards the event lacks are not fetched
 //     value_bits      of each attribute, the ranks that are a V term of some key
 //
 // Equal hashes of different keys only bring more candidates: records test names and values.
@@ -34,6 +37,9 @@ inline std::uint32_t presence_hash(AttributeId attribute) {
 inline std::uint32_t value_hash(std::uint32_t presence, std::uint32_t rank) {
   return mix(presence + (rank + 1) * 0x2545F491u);
 }
+
+// A term as a guard.
+inline std::uint32_t guard_of(std::uint32_t hash) { return hash >> 16; }
 
 // The terms of an event, by group.
 struct EventTerms {
@@ -67,6 +73,14 @@ class KeyIndex {
                      bool is_in_order);
 
   std::uint32_t n_groups() const { return header_.n_groups; }
+  bool has_guards() const { return !guards_.empty(); }
+  // Calls visit(guard) for both terms of an event's attribute.
+  template <typename Visit>
+  void for_each_guard(AttributeId attribute, std::uint32_t rank, Visit visit) const {
+    const std::uint32_t hash = attributes_[attribute].hash;
+    visit(guard_of(hash));
+    visit(guard_of(value_hash(hash, rank)));
+  }
   void add_terms(AttributeId attribute, std::uint32_t rank, EventTerms& terms) const {
     const Attribute& of = attributes_[attribute];
     EventTerms::Group& group = terms.groups[of.group];
@@ -111,6 +125,13 @@ class KeyIndex {
   }
   bool is_in_order() const { return header_.is_in_order != 0; }
   void prefetch_start(const FoundKey& found) const { __builtin_prefetch(&starts_[found.key]); }
+  // Of a list that is not the records themselves; what is longer the machine foresees.
+  void prefetch_list(const Run& run) const {
+    const std::uint32_t* list = has_guards() ? guards_.data() : entries_.data();
+    for (std::uint32_t at = run.begin; at < run.end && at < run.begin + 64; at += 16) {
+      __builtin_prefetch(list + at);
+    }
+  }
   // Empty where the tag says that it is another key's.
   Run run_of(const FoundKey& found) const {
     const std::uint32_t start = starts_[found.key];
@@ -120,9 +141,10 @@ class KeyIndex {
     return {start & mask, starts_[found.key + 1] & mask};
   }
   const std::uint32_t* entries() const { return entries_.data(); }
+  const Guards* guards() const { return guards_.data(); }
   std::size_t n_bytes() const {
     return attributes_.n_bytes() + value_bits_.n_bytes() + words_.n_bytes() + starts_.n_bytes() +
-           entries_.n_bytes();
+           entries_.n_bytes() + guards_.n_bytes();
   }
 
  private:
@@ -160,6 +182,7 @@ class KeyIndex {
   Column<std::uint32_t> starts_;
   std::vector<std::uint32_t> hash_of_start_;  // while building; 0: several
   Column<std::uint32_t> entries_;
+  Column<Guards> guards_;
 };
 
 // Terms of one attribute never stand in one key.

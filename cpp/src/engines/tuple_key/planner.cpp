@@ -13,9 +13,12 @@ constexpr double kProbeNs = 2;     // a key in the bitmap
 constexpr double kFarProbeNs = 7;  // where the bitmap leaves the L2 cache
 constexpr std::size_t kCachedFilters = 1 << 20;
 constexpr double kFoundNs = 14;  // a key that has records, with the misses
-constexpr double kRecordNs = 3;  // a record that follows the one before
-constexpr double kLineNs = 2;    // and each cache line of it
-constexpr double kShapeNs = 2;   // a shape in use
+constexpr double kFarFoundNs = 60;
+constexpr double kGuardNs = 0.8;    // a place in a list, with its share of the misses
+constexpr double kRecordNs = 3;     // a record that follows the one before
+constexpr double kLineNs = 2;       // and each cache line of it
+constexpr double kShapeNs = 2;      // a shape in use
+constexpr double kWeakGuard = 0.9;  // a term that most events have is no guard
 constexpr std::size_t kSampleSize = 256;
 constexpr std::size_t kMostPlans = 3;
 // A further plan costs about 12 bytes a filter: it must be this much quicker, on average over
@@ -32,7 +35,11 @@ double falling(double n, double step, int count) {
 }  // namespace
 
 struct Planner::Sample {
-  std::vector<std::array<double, kNumShapes>> probabilities;  // of each filter of the sample
+  struct Chance {
+    double key = 0;     // that an event has the best key of a shape
+    double guards = 0;  // and then its guards
+  };
+  std::vector<std::array<Chance, kNumShapes>> chances;  // of each filter of the sample
 };
 
 Planner::Planner(const FilterTerms& filters, std::size_t n_attributes, double record_bytes,
@@ -189,15 +196,52 @@ Key Planner::choose_key(std::span<const FilterTerm> filter, const KeyPlan& plan,
     if (best_probability(filter, shape, plan.n_groups, model, &key) < best.probability) best = key;
   }
   if (best.n_terms == 0) best_probability(filter, 0, plan.n_groups, model, &best);
+  if (plan.has_guards) add_guards(filter, model, best);
   return best;
+}
+
+void Planner::add_guards(std::span<const FilterTerm> filter, const EventModel& model,
+                         Key& key) const {
+  std::array<double, std::size(Key{}.guards)> chances{};
+  for (const FilterTerm& term : filter) {
+    const auto is_same = [&](const Key::Term& of) {
+      return of.attribute == term.attribute && of.value == term.value;
+    };
+    if (std::any_of(key.terms, key.terms + key.n_terms, is_same)) continue;
+    double chance = term.value == kNoValue ? 1 : value_probability(term);
+    // A value of an attribute that the key says is present is still worth a look; presence is not.
+    const bool is_in_key =
+        std::any_of(key.terms, key.terms + key.n_terms,
+                    [&](const Key::Term& of) { return of.attribute == term.attribute; });
+    if (!is_in_key) chance *= model.presences[term.attribute];
+    if (chance > kWeakGuard) continue;
+    Key::Term guard{term.attribute, term.value};
+    for (std::size_t at = 0; at < std::size(key.guards); ++at) {
+      if (at == key.n_guards) {
+        key.guards[key.n_guards++] = guard;
+        chances[at] = chance;
+        break;
+      }
+      if (chance < chances[at]) {
+        std::swap(key.guards[at], guard);
+        std::swap(chances[at], chance);
+      }
+    }
+  }
+  key.guards_probability = 1;
+  for (std::size_t at = 0; at < key.n_guards; ++at) key.guards_probability *= chances[at];
 }
 
 Planner::Sample Planner::sample(std::uint32_t n_groups, const EventModel& model) const {
   Sample all;
   for (const std::uint32_t filter : sample_) {
-    auto& of = all.probabilities.emplace_back();
+    auto& of = all.chances.emplace_back();
     for (std::uint32_t shape = 0; shape < kNumShapes; ++shape) {
-      of[shape] = best_probability(filters_[filter], shape, n_groups, model, nullptr);
+      Key key;
+      of[shape].key = best_probability(filters_[filter], shape, n_groups, model, &key);
+      if (of[shape].key == kImpossible) continue;
+      add_guards(filters_[filter], model, key);
+      of[shape].guards = of[shape].key * key.guards_probability;
     }
   }
   return all;
@@ -225,30 +269,37 @@ double Planner::n_probes(std::uint32_t shapes, std::uint32_t n_groups,
   return n_all;
 }
 
-double Planner::cost(const Sample& sample, std::uint32_t shapes, std::uint32_t n_groups,
-                     const EventModel& model) const {
-  double n_candidates = 0;
+double Planner::cost(const Sample& sample, const KeyPlan& plan, const EventModel& model) const {
+  std::uint32_t shapes = plan.shapes;
+  double n_candidates = 0, n_guarded = 0;
   bool needs_presence = false;
-  for (const auto& of : sample.probabilities) {
-    double best = kImpossible;
+  for (const auto& of : sample.chances) {
+    Sample::Chance best{kImpossible, 0};
     for (std::uint32_t shape = 0; shape < kNumShapes; ++shape) {
-      if (shapes >> shape & 1) best = std::min(best, of[shape]);
+      if ((shapes >> shape & 1) && of[shape].key < best.key) best = of[shape];
     }
-    if (best == kImpossible) {
+    if (best.key == kImpossible) {
       best = of[0];
       needs_presence = true;
     }
-    n_candidates += best;
+    n_candidates += best.key;
+    n_guarded += best.guards;
   }
-  if (!sample.probabilities.empty()) {
-    n_candidates *=
-        static_cast<double>(filters_.size()) / static_cast<double>(sample.probabilities.size());
+  if (!sample.chances.empty()) {
+    const double n_each =
+        static_cast<double>(filters_.size()) / static_cast<double>(sample.chances.size());
+    n_candidates *= n_each;
+    n_guarded *= n_each;
   }
   if (needs_presence) shapes |= kPresenceShape;
-  const double probes = n_probes(shapes, n_groups, model);
-  const double probe_ns = filters_.size() > kCachedFilters ? kFarProbeNs : kProbeNs;
-  return probes * probe_ns + std::min(probes, n_candidates) * kFoundNs + n_candidates * record_ns_ +
-         __builtin_popcount(shapes) * kShapeNs;
+  const double probes = n_probes(shapes, plan.n_groups, model);
+  const bool is_far = filters_.size() > kCachedFilters;
+  const double found_ns = is_far ? kFarFoundNs : kFoundNs;
+  const double keys_ns = probes * (is_far ? kFarProbeNs : kProbeNs) +
+                         std::min(probes, n_candidates) * found_ns +
+                         __builtin_popcount(shapes) * kShapeNs;
+  return plan.has_guards ? keys_ns + n_candidates * kGuardNs + n_guarded * (found_ns + record_ns_)
+                         : keys_ns + n_candidates * record_ns_;
 }
 
 KeyPlan Planner::best_plan(double width) const {
@@ -262,41 +313,44 @@ KeyPlan Planner::best_plan(double width) const {
   }
   KeyPlan best;
   double least = -1;
-  for (const std::uint32_t n_groups : {1u, 2u, 3u, 4u, 5u, 6u, 8u, 10u, 12u, 16u}) {
+  for (std::uint32_t n_groups = 1; n_groups <= kMostGroups; ++n_groups) {
     if (settings_.n_groups > 0 ? n_groups != settings_.n_groups
-                               : n_groups > 1 && n_groups > n_mean_terms_ / 1.5) {
+                               : n_groups > 1 && n_groups > n_mean_terms_) {
       continue;
     }
     const Sample of = sample(n_groups, model);
-    std::uint32_t shapes = all_shapes;
-    double shapes_cost = cost(of, shapes, n_groups, model);
-    // Drops the shape that is least worth its probes, until each is.
-    for (bool has_dropped = true; has_dropped;) {
-      has_dropped = false;
-      std::uint32_t without = shapes;
-      for (std::uint32_t shape = 0; shape < kNumShapes; ++shape) {
-        const std::uint32_t fewer = shapes & ~(std::uint32_t{1} << shape);
-        if (fewer == shapes || fewer == 0) continue;
-        const double fewer_cost = cost(of, fewer, n_groups, model);
-        if (fewer_cost > shapes_cost) continue;
-        shapes_cost = fewer_cost;
-        without = fewer;
-        has_dropped = true;
+    for (const bool has_guards : {false, true}) {
+      if (settings_.guards == (has_guards ? Choice::never : Choice::always)) continue;
+      KeyPlan plan{all_shapes, n_groups, has_guards, width};
+      double plan_cost = cost(of, plan, model);
+      // Drops the shape that is least worth its probes, until each is.
+      for (bool has_dropped = true; has_dropped;) {
+        has_dropped = false;
+        KeyPlan without = plan;
+        for (std::uint32_t shape = 0; shape < kNumShapes; ++shape) {
+          KeyPlan fewer = plan;
+          fewer.shapes &= ~(std::uint32_t{1} << shape);
+          if (fewer == plan || fewer.shapes == 0) continue;
+          const double fewer_cost = cost(of, fewer, model);
+          if (fewer_cost > plan_cost) continue;
+          plan_cost = fewer_cost;
+          without = fewer;
+          has_dropped = true;
+        }
+        plan = without;
       }
-      shapes = without;
-    }
-    if (least < 0 || shapes_cost < least) {
-      least = shapes_cost;
-      best = {shapes, n_groups, width};
+      if (least < 0 || plan_cost < least) {
+        least = plan_cost;
+        best = plan;
+      }
     }
   }
-  if (least < 0) best = {all_shapes, settings_.n_groups, width};
   return best;
 }
 
 double Planner::plan_cost(const KeyPlan& plan, double width) const {
   const EventModel model = model_of(width);
-  return cost(sample(plan.n_groups, model), plan.shapes, plan.n_groups, model);
+  return cost(sample(plan.n_groups, model), plan, model);
 }
 
 // Takes the plan that serves all widths best, and then more while one is worth its memory.

@@ -11,6 +11,11 @@
 //     candidates  sum over filters of the probability that an event has its key
 //     keys found  at most as many as probes, and as candidates
 //
+// A plan may have guards: two further terms of each filter beside its place under the key. Shorter
+// keys then serve as well: their longer lists are read 16 filters a step, and few records are:
+//         probes * kProbeNs + keys found * kFoundNs + candidates * kGuardNs
+//         + candidates with their guards * (kFoundNs + record_ns)
+//
 // What events look like is an EventModel. There is no sample of events yet: it is guessed from the
 // filters, for a range of widths, and the index keeps the few plans that serve all of them.
 #pragma once
@@ -52,9 +57,10 @@ inline constexpr std::size_t kMostGroups = 16;
 struct KeyPlan {
   std::uint32_t shapes = kPresenceShape;  // bits of kShapes
   std::uint32_t n_groups = 1;
+  bool has_guards = false;
   double n_attributes = 1;  // of the events it is meant for
   friend bool operator==(const KeyPlan& a, const KeyPlan& b) {
-    return a.shapes == b.shapes && a.n_groups == b.n_groups;
+    return a.shapes == b.shapes && a.n_groups == b.n_groups && a.has_guards == b.has_guards;
   }
 };
 
@@ -71,7 +77,13 @@ struct Key {
   std::uint32_t n_terms = 0;  // 0: no key
   Term terms[3];
   double probability = 1;  // that an event has it
+  // Where the plan has guards: the least likely terms of the filter that are left.
+  std::uint32_t n_guards = 0;
+  Term guards[2];
+  double guards_probability = 1;  // that an event has them all
 };
+
+enum class Choice : std::uint8_t { by_cost, never, always };
 
 class Planner {
  public:
@@ -79,6 +91,7 @@ class Planner {
     double event_attributes = 0;  // 0: unknown
     std::uint32_t key_terms = 3;
     std::uint32_t n_groups = 0;  // 0: by cost
+    Choice guards = Choice::by_cost;
   };
   // `record_bytes`: of an average filter.
   Planner(const FilterTerms& filters, std::size_t n_attributes, double record_bytes,
@@ -103,8 +116,8 @@ class Planner {
                           std::uint32_t n_groups, const EventModel& model, Key* key) const;
   Sample sample(std::uint32_t n_groups, const EventModel& model) const;
   double n_probes(std::uint32_t shapes, std::uint32_t n_groups, const EventModel& model) const;
-  double cost(const Sample& sample, std::uint32_t shapes, std::uint32_t n_groups,
-              const EventModel& model) const;
+  void add_guards(std::span<const FilterTerm> filter, const EventModel& model, Key& key) const;
+  double cost(const Sample& sample, const KeyPlan& plan, const EventModel& model) const;
   KeyPlan best_plan(double width) const;
   double plan_cost(const KeyPlan& plan, double width) const;
   void choose_plans(const std::vector<double>& widths);
