@@ -3,6 +3,10 @@
 #include <charconv>
 #include <limits>
 
+#include "cuda/ccm.hpp"
+#include "cuda/clcb_cuda.hpp"
+#include "cuda/device.hpp"
+#include "cuda/hem_cuda.hpp"
 #include "engines/ada_rein.hpp"
 #include "engines/be_tree.hpp"
 #include "engines/bit_vector.hpp"
@@ -113,6 +117,15 @@ const Engine kEngines[] = {
      .parameters = kOcmParameters,
      .unavailable = always_available,
      .build = build_ocm},
+    {.name = "ccm",
+     .device = "cuda",
+     .is_exact = true,
+     .description = "PCM on a GPU: tables by a bit vector of names, then a thread a constraint",
+     .features = kEverything,
+     .n_most_constraints = kCcmMostConstraints,
+     .parameters = kCcmParameters,
+     .unavailable = cuda_unavailable,
+     .build = build_ccm},
     {.name = "hem",
      .device = "cpu",
      .is_exact = true,
@@ -121,6 +134,14 @@ const Engine kEngines[] = {
      .parameters = kHemParameters,
      .unavailable = always_available,
      .build = build_hem},
+    {.name = "hem-cuda",
+     .device = "cuda",
+     .is_exact = true,
+     .description = "hem on a GPU: a thread for each word of the bitsets, and for each pair",
+     .features = kEverything,
+     .parameters = kHemCudaParameters,
+     .unavailable = cuda_unavailable,
+     .build = build_hem_cuda},
     {.name = "rein",
      .device = "cpu",
      .is_exact = true,
@@ -186,6 +207,15 @@ const Engine kEngines[] = {
      .unavailable = always_available,
      .build = build_clcb,
      .costs = kClcbCosts},
+    {.name = "clcb-cuda",
+     .device = "cuda",
+     .is_exact = true,
+     .description = "clcb on a GPU: a thread for each filter, and for each constraint",
+     .features = kEverything,
+     .n_most_constraints = kClcbCudaMostConstraints,
+     .parameters = kClcbCudaParameters,
+     .unavailable = cuda_unavailable,
+     .build = build_clcb_cuda},
     {.name = "r-tree",
      .device = "cpu",
      .is_exact = true,

@@ -85,6 +85,8 @@ class Collector {
     // Bit g: the targets of filters 64 g .. 64 g + 63 follow one another. Null: none do.
     const std::uint64_t* runs = nullptr;
     std::size_t n_targets = 0;
+    // Calls on one index with the same number have the same `target_of`. 0: it has no number.
+    std::uint64_t targets_id = 0;
     std::uint64_t* bits = nullptr;
     std::size_t words_per_event = 0;
   };
@@ -132,6 +134,13 @@ class Collector {
   // Few against the filters: targets are settled early, and the filters left need no look.
   std::size_t n_targets() const { return setup_.n_targets; }
   bool can_repeat() const { return setup_.can_repeat; }
+  // For an engine that finds targets instead of filters and calls add_target: the target of each
+  // filter, and a number for this array that may be kept instead of it. Null: each filter counts,
+  // because some are dead or because their hits are asked for.
+  const std::uint32_t* target_of() const {
+    return setup_.died_at == nullptr && setup_.hits == nullptr ? setup_.target_of : nullptr;
+  }
+  std::uint64_t targets_id() const { return setup_.targets_id; }
 
   // Is this filter's target settled, so that it need not be looked at?
   bool has(FilterIdx filter) const {
@@ -149,25 +158,31 @@ class Collector {
   void prefetch(FilterIdx filter) const { __builtin_prefetch(setup_.target_of + filter); }
 
   void add(FilterIdx filter) {
-    if (is_dead(filter)) return;
-    const std::uint32_t target = setup_.target_of[filter];
+    if (is_dead(filter) || !add_target(setup_.target_of[filter])) return;
+    if (setup_.hits == nullptr) return;
+    (*setup_.hits)[setup_.slot_of[filter]].fetch_add(1, std::memory_order_relaxed);
+  }
+
+  // False: it was there. Needs target_of(), or the engine would not know what is dead.
+  bool add_target(std::uint32_t target) {
     if (setup_.output == Output::bitset) {
       const std::uint64_t bit = std::uint64_t{1} << (target % 64);
-      if (row_[target / 64] & bit) return;
+      if (row_[target / 64] & bit) return false;
       row_[target / 64] |= bit;
-      settle(filter);
-      return;
+      ++n_settled_;
+      return true;
     }
     if (needs_stamps()) {
-      if (stamps_.stamp_of[target] == stamps_.now) return;
+      if (stamps_.stamp_of[target] == stamps_.now) return false;
       stamps_.stamp_of[target] = stamps_.now;
     }
-    settle(filter);
+    ++n_settled_;
     if (setup_.output == Output::ids) {
       buffers_.targets.push_back(target);
     } else {
       ++buffers_.counts[event_];
     }
+    return true;
   }
 
   // 64 filters at once: `first` is a multiple of 64, bit i of word w is filter first + 64 w + i.
@@ -226,11 +241,6 @@ class Collector {
     if (setup_.died_at == nullptr) return false;
     const std::uint32_t slot = setup_.slot_of[filter];
     return is_dead_at((*setup_.died_at)[slot].load(std::memory_order_relaxed), setup_.version);
-  }
-  void settle(FilterIdx filter) {
-    ++n_settled_;
-    if (setup_.hits == nullptr) return;
-    (*setup_.hits)[setup_.slot_of[filter]].fetch_add(1, std::memory_order_relaxed);
   }
   bool needs_stamps() const { return setup_.can_repeat; }
   bool is_run(FilterIdx first) const {

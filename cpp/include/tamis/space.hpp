@@ -4,8 +4,7 @@
 //     earth   point = unit vector of (lon, lat)       limit = chord² of the radius
 //     inside  (dx² + dy²) + dz² <= limit              the border belongs to the area
 //
-// All in doubles and in this order of operations, never contracted into FMA: the build sets
-// -ffp-contract=off, or machines would disagree about points on a border.
+// point.hpp has the test, which runs on devices too.
 #pragma once
 
 #include <cmath>
@@ -13,16 +12,13 @@
 #include <limits>
 #include <numbers>
 
+#include "tamis/point.hpp"
+
 namespace tamis {
 
 enum class Space : std::uint8_t { plane, earth };
 
 inline constexpr double kEarthRadius_m = 6371008.8;  // the mean radius of the earth (IUGG)
-
-struct Point {
-  double x = 0, y = 0, z = 0;
-  friend bool operator==(const Point&, const Point&) = default;
-};
 
 inline Point to_point(Space space, double x, double y) {
   if (space == Space::plane) return {x, y, 0};
@@ -38,14 +34,6 @@ inline double to_limit(Space space, double radius) {
   if (radius >= std::numbers::pi * kEarthRadius_m) return std::numeric_limits<double>::infinity();
   const double chord = 2.0 * std::sin(radius / (2.0 * kEarthRadius_m));
   return chord * chord;
-}
-
-// The one distance test.
-inline bool is_within(const Point& point, const Point& centre, double limit) {
-  const double dx = point.x - centre.x;
-  const double dy = point.y - centre.y;
-  const double dz = point.z - centre.z;
-  return (dx * dx + dy * dy) + dz * dz <= limit;
 }
 
 // A circle as subscribed, and as it is tested.

@@ -18,6 +18,8 @@
 #include <limits>
 #include <string_view>
 
+#include "tamis/order.hpp"
+
 namespace tamis {
 
 enum class Kind : std::uint8_t { absent = 0, number, string, boolean, nan };
@@ -28,7 +30,7 @@ struct Cut {
 
   friend constexpr bool operator==(const Cut&, const Cut&) = default;
   friend constexpr bool operator<(const Cut& a, const Cut& b) {
-    return a.nearest < b.nearest || (a.nearest == b.nearest && a.fine < b.fine);
+    return is_cut_below(a.nearest, a.fine, b.nearest, b.fine);
   }
 };
 

@@ -1,8 +1,24 @@
 // Stands in for the CUDA side in builds without it.
+#include "ccm.hpp"
+#include "clcb_cuda.hpp"
 #include "device.hpp"
+#include "hem_cuda.hpp"
+#include "tamis/error.hpp"
 
 namespace tamis {
 
 std::string cuda_unavailable() { return "this build of Tamis has no CUDA"; }
+
+std::unique_ptr<Index> build_ccm(std::shared_ptr<const FilterTable>, const Parameters&) {
+  throw UnavailableError(cuda_unavailable());
+}
+
+std::unique_ptr<Index> build_clcb_cuda(std::shared_ptr<const FilterTable>, const Parameters&) {
+  throw UnavailableError(cuda_unavailable());
+}
+
+std::unique_ptr<Index> build_hem_cuda(std::shared_ptr<const FilterTable>, const Parameters&) {
+  throw UnavailableError(cuda_unavailable());
+}
 
 }  // namespace tamis

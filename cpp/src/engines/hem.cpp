@@ -5,21 +5,8 @@
 // most marking is an OR of bitsets; only the cells between the event's and the next group, fewer
 // than c / g, are marked one by one.
 //
-//     attribute   cells (common/violation_cells.hpp)     event's cell j, between bounds k and k + 1
-//                 0        bound 1      bound 2   j  bound 3                     n_ordered  n_cells
-//     high end    ├────────────┼────────────┼─xxxx?┐                              pairs below j
-//                 └──── OR: group of bound 2 ┘ mark
-//     low end                                      └?xx┼──────────────┼──────────────┼──────┤
-//                                                  mark└── OR: group of bound 3 ────────────┘
-//
-//     bitsets of a tile [groups of all attributes][n_words]:
-//         attribute: low, high of bound 1; low, high of bound 2; …; all filters of the high end
-//
-// The last one, B_g of the paper, is for events that lack the attribute. Bounds are k * n_ordered /
-// g, rounded down: of 1000 cells and 32 groups, every fourth interval has 32 cells, the others 31.
-//
-// Invariants: a bit of a group is set if and only if a pair of the filter lies in its cells; an
-// attribute has no groups if marking all its filters costs less than an OR.
+// common/violation_cells.hpp has the cells, common/violation_groups.hpp the groups and a picture of
+// both.
 //
 // Cost for n filters, event size e and d attributes with constraints: up to 2e + (d - e) bitsets of
 // n bits, e / d * 1 / g of all pairs marked and 1 / c compared. docs/engines/hem.md has the
@@ -30,6 +17,7 @@
 #include <cmath>
 
 #include "common/violation_cells.hpp"
+#include "common/violation_groups.hpp"
 #include "tamis/error.hpp"
 
 namespace tamis {
@@ -39,23 +27,12 @@ using Tile = ViolationCells::Tile;
 using Pair = ViolationCells::Pair;
 
 constexpr std::uint32_t kNone = ViolationCells::kNone;
-// Marking a filter takes 0.9 ns, ORing n bits from memory n / 128 ns (hem-default, 16 GB/s): with
-// fewer constraints than a filter in this many, an attribute's bitsets cost more than they save.
-constexpr double kMaxSpread = 128;
-
 struct Settings {
   std::size_t n_cells = 0;
-  std::size_t n_groups = 0;
-  bool are_joined = false;
-  double bytes_per_constraint = 0;
+  ViolationGroups::Settings groups;
 };
 
-// What an event does on one attribute, the same in every tile.
-struct Step {
-  ViolationCells::Place place;
-  std::uint32_t begin_cell = 0, end_cell = 0;  // to be marked: up to the cell, and behind it
-  std::uint32_t low_bitset = kNone, high_bitset = kNone;
-};
+using Step = ViolationGroups::Step;
 
 class HemScratch final : public Scratch {
  public:
@@ -68,10 +45,8 @@ class HemScratch final : public Scratch {
 class HemIndex final : public UpdatableIndex {
  public:
   HemIndex(std::shared_ptr<const FilterTable> table, const Settings& settings, FilterIdx n_first)
-      : cells_(std::move(table), settings.n_cells, n_first), are_joined_(settings.are_joined) {
-    choose_groups(settings);
-    mark_groups(n_first);
-  }
+      : cells_(std::move(table), settings.n_cells, n_first),
+        groups_(cells_, settings.groups, n_first) {}
 
   std::unique_ptr<Scratch> make_scratch() const override {
     auto scratch = std::make_unique<HemScratch>();
@@ -86,144 +61,9 @@ class HemIndex final : public UpdatableIndex {
   void erase(FilterIdx filter) override;
 
  private:
-  struct Groups {
-    std::uint32_t count = 0;  // 0: no bitsets
-    std::uint32_t first_bitset = 0;
-  };
-
-  void choose_groups(const Settings& settings);
-  void mark_groups(FilterIdx n_first);
-  std::uint32_t bound(AttributeId attribute, std::uint32_t group) const {
-    return static_cast<std::uint32_t>(std::uint64_t{group} * cells_.axis(attribute).n_ordered /
-                                      groups_[attribute].count);
-  }
-  std::uint32_t bitset_of(const Groups& groups, std::uint32_t group,
-                          ViolationCells::End end) const {
-    if (are_joined_) return groups.first_bitset + group - (end == ViolationCells::kLow);
-    return groups.first_bitset + 2 * (group - 1) + end;
-  }
-  std::uint32_t bitset_of_all(const Groups& groups) const {
-    return groups.first_bitset + n_group_bitsets(groups.count);
-  }
-  std::uint32_t n_group_bitsets(std::uint32_t n_groups) const {
-    return are_joined_ ? n_groups : 2 * (n_groups - 1);
-  }
-  std::uint64_t* bitset(std::size_t tile, std::uint32_t idx) {
-    return bitsets_[tile][std::size_t{idx} * (cells_.tiles()[tile].n_words / 8)].words;
-  }
-  const std::uint64_t* bitset(std::size_t tile, std::uint32_t idx) const {
-    return bitsets_[tile][std::size_t{idx} * (cells_.tiles()[tile].n_words / 8)].words;
-  }
-  void mark_pair(std::size_t tile, const Pair& pair, std::uint16_t id);
-  Step step_of(const ViolationCells::Place& place) const;
-
   ViolationCells cells_;
-  bool are_joined_;
-  std::vector<Groups> groups_;  // [n_attributes]
-  std::uint32_t n_bitsets_ = 0;
-  std::vector<std::vector<BitLine>> bitsets_;  // [n_tiles][n_bitsets * n_words / 8]
+  ViolationGroups groups_;
 };
-
-void HemIndex::choose_groups(const Settings& settings) {
-  const double n_filters = static_cast<double>(cells_.table()->size());
-  groups_.resize(cells_.n_attributes());
-  for (std::size_t each = 0; each < groups_.size(); ++each) {
-    const ViolationCells::Axis& axis = cells_.axis(static_cast<AttributeId>(each));
-    const double n_constraints = axis.n_constraints;
-    if (n_constraints == 0 || n_constraints < n_filters / kMaxSpread) continue;
-    // One group would cover all cells and never serve: it covers half of them, as two do.
-    const double wanted = std::max<double>(2, static_cast<double>(settings.n_groups));
-    const double n_ends = are_joined_ ? 1 : 2;
-    const double affordable =
-        std::floor(settings.bytes_per_constraint * n_constraints / (n_ends * n_filters / 8));
-    groups_[each].count = static_cast<std::uint32_t>(
-        std::min({wanted, std::max(2.0, affordable), std::max<double>(2, axis.n_ordered)}));
-    groups_[each].first_bitset = n_bitsets_;
-    n_bitsets_ += n_group_bitsets(groups_[each].count) + 1;
-  }
-}
-
-void HemIndex::mark_pair(std::size_t tile, const Pair& pair, std::uint16_t id) {
-  const Groups& groups = groups_[pair.attribute];
-  if (groups.count == 0) return;
-  const std::uint64_t bit = std::uint64_t{1} << (id & 63);
-  for (std::uint32_t group = 1; group < groups.count; ++group) {
-    const bool is_before = pair.cell < bound(pair.attribute, group);
-    if (is_before == (pair.end == ViolationCells::kHigh)) {
-      bitset(tile, bitset_of(groups, group, pair.end))[id >> 6] |= bit;
-    }
-  }
-  if (pair.end == ViolationCells::kHigh) bitset(tile, bitset_of_all(groups))[id >> 6] |= bit;
-}
-
-// From the cells of each tile rather than pair by pair: a group is the one before it and the cells
-// between, so that n pairs and g groups cost n + g bitsets, not n * g.
-void HemIndex::mark_groups(FilterIdx n_first) {
-  const SimdKernels& kernels = simd();
-  const std::vector<Tile>& tiles = cells_.tiles();
-  bitsets_.resize(tiles.size());
-  for (std::size_t each = 0; each < tiles.size(); ++each) {
-    const Tile& tile = tiles[each];
-    bitsets_[each].resize(std::size_t{n_bitsets_} * (tile.n_words / 8));
-    if (tile.first >= n_first) continue;
-    std::vector<std::uint64_t> marked(tile.n_words);
-    for (std::size_t at = 0; at < groups_.size(); ++at) {
-      const auto attribute = static_cast<AttributeId>(at);
-      const Groups& groups = groups_[at];
-      if (groups.count == 0) continue;
-      const std::uint32_t n_cells = cells_.axis(attribute).n_cells;
-      const auto mark = [&](ViolationCells::End end, std::uint32_t first_cell,
-                            std::uint32_t end_cell, std::uint32_t idx) {
-        const std::uint32_t* begins = tile.begins.data() + tile.sides[2 * at + end];
-        kernels.mark_bits(marked.data(), tile.ids.data() + begins[first_cell],
-                          begins[end_cell] - begins[first_cell]);
-        std::uint64_t* words = bitset(each, idx);
-        for (std::size_t word = 0; word < tile.n_words; ++word) words[word] |= marked[word];
-      };
-      if (tile.sides[2 * at + ViolationCells::kHigh] != kNone) {
-        std::fill(marked.begin(), marked.end(), 0);
-        std::uint32_t first_cell = 0;
-        for (std::uint32_t group = 1; group < groups.count; ++group) {
-          const std::uint32_t end_cell = bound(attribute, group);
-          mark(ViolationCells::kHigh, first_cell, end_cell,
-               bitset_of(groups, group, ViolationCells::kHigh));
-          first_cell = end_cell;
-        }
-        mark(ViolationCells::kHigh, first_cell, n_cells, bitset_of_all(groups));
-      }
-      if (tile.sides[2 * at + ViolationCells::kLow] != kNone) {
-        std::fill(marked.begin(), marked.end(), 0);
-        std::uint32_t end_cell = n_cells;
-        for (std::uint32_t group = groups.count - 1; group >= 1; --group) {
-          const std::uint32_t first_cell = bound(attribute, group);
-          mark(ViolationCells::kLow, first_cell, end_cell,
-               bitset_of(groups, group, ViolationCells::kLow));
-          end_cell = first_cell;
-        }
-      }
-    }
-  }
-}
-
-Step HemIndex::step_of(const ViolationCells::Place& place) const {
-  const ViolationCells::Axis& axis = cells_.axis(place.attribute);
-  const Groups& groups = groups_[place.attribute];
-  Step step{place, 0, axis.n_cells, kNone, kNone};
-  if (groups.count == 0) return step;
-  // The last bound at or before the cell.
-  auto group = static_cast<std::uint32_t>(std::min<std::uint64_t>(
-      std::uint64_t{place.cell} * groups.count / axis.n_ordered, groups.count - std::uint64_t{1}));
-  while (group + 1 < groups.count && bound(place.attribute, group + 1) <= place.cell) ++group;
-  if (group > 0) {
-    step.begin_cell = bound(place.attribute, group);
-    step.high_bitset = bitset_of(groups, group, ViolationCells::kHigh);
-  }
-  if (group + 1 < groups.count) {
-    step.end_cell = bound(place.attribute, group + 1);
-    step.low_bitset = bitset_of(groups, group + 1, ViolationCells::kLow);
-  }
-  return step;
-}
 
 void HemIndex::match(const EventBatch& events, std::size_t begin, std::size_t end,
                      Scratch& scratch_base, Collector& out) const {
@@ -236,7 +76,7 @@ void HemIndex::match(const EventBatch& events, std::size_t begin, std::size_t en
     cells_.locate(events, each, scratch.event);
     scratch.steps.clear();
     for (const ViolationCells::Place& place : scratch.event.present) {
-      scratch.steps.push_back(step_of(place));
+      scratch.steps.push_back(groups_.step_of(place));
     }
     Counters counters;
     for (std::size_t at = 0; at < tiles.size(); ++at) {
@@ -247,14 +87,14 @@ void HemIndex::match(const EventBatch& events, std::size_t begin, std::size_t en
       for (const Step& step : scratch.steps) {
         scratch.runs.push_back(cells_.high_run(tile, step.place, step.begin_cell, counters));
         scratch.runs.push_back(cells_.low_run(tile, step.place, step.end_cell, counters));
-        if (step.high_bitset != kNone) sources.push_back(bitset(at, step.high_bitset));
+        if (step.high_bitset != kNone) sources.push_back(groups_.bitset(at, step.high_bitset));
         if (step.low_bitset != kNone && step.low_bitset != step.high_bitset) {
-          sources.push_back(bitset(at, step.low_bitset));
+          sources.push_back(groups_.bitset(at, step.low_bitset));
         }
       }
       for (const AttributeId attribute : scratch.event.absent) {
-        const Groups& groups = groups_[attribute];
-        if (groups.count > 0) sources.push_back(bitset(at, bitset_of_all(groups)));
+        const std::uint32_t all = groups_.bitset_of_all(attribute);
+        if (all != kNone) sources.push_back(groups_.bitset(at, all));
       }
       kernels.or_words(scratch.event.words(), sources.data(), sources.size(), tile.n_words);
       counters.bits += sources.size() * tile.n_words;
@@ -265,7 +105,7 @@ void HemIndex::match(const EventBatch& events, std::size_t begin, std::size_t en
         cells_.mark_holes(tile, step.place, scratch.event, counters);
       }
       for (const AttributeId attribute : scratch.event.absent) {
-        if (groups_[attribute].count > 0) continue;
+        if (groups_.bitset_of_all(attribute) != kNone) continue;
         cells_.mark_absent(tile, attribute, scratch.event, kernels, counters);
       }
       cells_.collect(tile, scratch.event, out);
@@ -280,7 +120,7 @@ void HemIndex::insert(FilterIdx filter) {
   std::vector<ViolationCells::Hole> holes;
   cells_.take_apart(filter, pairs, holes);
   for (const Pair& pair : pairs) {
-    mark_pair(ViolationCells::tile_of(filter), pair, ViolationCells::id_of(filter));
+    groups_.mark(ViolationCells::tile_of(filter), pair, ViolationCells::id_of(filter));
   }
 }
 
@@ -291,20 +131,10 @@ void HemIndex::erase(FilterIdx filter) {
   cells_.take_apart(filter, pairs, holes);
   const std::size_t tile = ViolationCells::tile_of(filter);
   const std::uint16_t id = ViolationCells::id_of(filter);
-  for (const Pair& pair : pairs) {
-    const Groups& groups = groups_[pair.attribute];
-    if (groups.count == 0) continue;
-    for (std::uint32_t idx = groups.first_bitset; idx <= bitset_of_all(groups); ++idx) {
-      bitset(tile, idx)[id >> 6] &= ~(std::uint64_t{1} << (id & 63));
-    }
-  }
+  for (const Pair& pair : pairs) groups_.unmark(tile, pair.attribute, id);
 }
 
-std::size_t HemIndex::n_bytes() const {
-  std::size_t total = sizeof(*this) + cells_.n_bytes() + groups_.capacity() * sizeof(groups_[0]);
-  for (const auto& lines : bitsets_) total += lines.capacity() * sizeof(BitLine);
-  return total;
-}
+std::size_t HemIndex::n_bytes() const { return cells_.n_bytes() + groups_.n_bytes(); }
 
 Settings settings_of(const Parameters& parameters) {
   const auto whole = [&](const char* name) {
@@ -315,7 +145,8 @@ Settings settings_of(const Parameters& parameters) {
     }
     return static_cast<std::size_t>(value);
   };
-  return {whole("c"), whole("g"), whole("joined_ends") != 0, parameters.at("bytes_per_constraint")};
+  return {whole("c"),
+          {whole("g"), whole("joined_ends") != 0, parameters.at("bytes_per_constraint")}};
 }
 
 constexpr Parameter kParameters[] = {

@@ -58,6 +58,7 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
       setup.target_of = to_subscribers ? group.subscriber_of() : setup.slot_of;
       setup.can_repeat = to_subscribers || group.has_repeats();
       setup.runs = to_subscribers ? nullptr : group.runs();
+      setup.targets_id = to_subscribers ? 2 : 1;
       Collector& collector = add_collector(setup);
       group.index().match(events, begin, end, *scratch.of_group[at], collector);
       part.counters += collector.counters;
@@ -68,6 +69,7 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
     setup.target_of = to_subscribers ? snapshot.delta->subscriber_of() : setup.slot_of;
     setup.can_repeat = true;
     setup.runs = nullptr;
+    setup.targets_id = 0;
     Collector& collector = add_collector(setup);
     const PivotIndex& index = *snapshot.delta->index();
     if (!workspace.delta_scratch) workspace.delta_scratch = index.make_scratch();

@@ -1,0 +1,344 @@
+// Latency and breakdown of the papers' GPU engines on their default workloads, as 000 table 4 and
+// figure 14 and 003 figure 6 have them, and HEM beside its twin on the CPU: `tamis_gpu_bench [share
+// of the workload]`.
+//
+// Workloads are drawn as `pcm-default`, `clcb-default` and `hem-default` of tamis.workloads are, by
+// this file: where the GPU is, PyArrow may not be. Every answer is compared with that of `naive`.
+// Times are of encoded events to collected targets, medians over single events.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numbers>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda/ccm.hpp"
+#include "cuda/clcb_cuda.hpp"
+#include "tamis/ast.hpp"
+#include "tamis/collector.hpp"
+#include "tamis/engine.hpp"
+#include "tamis/normal_form.hpp"
+
+namespace tamis {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Random = std::mt19937_64;
+
+std::size_t below(Random& random, std::size_t limit) { return random() % limit; }
+
+struct Workload {
+  std::string name;
+  std::shared_ptr<FilterTable> table = std::make_shared<FilterTable>(Space::plane);
+  std::vector<std::uint32_t> slot_of, target_of;
+  std::size_t n_targets = 0;
+  EventBatch events;
+  std::vector<std::vector<std::uint32_t>> expected;  // of naive, by event
+};
+
+class Writer {
+ public:
+  explicit Writer(Workload& workload) : workload_(workload) {
+    for (int name = 0; name < 100; ++name) names_.intern("a" + std::to_string(name));
+  }
+  void add(const std::string& filter, std::uint32_t target) {
+    parse(filter, ast_);
+    workload_.table->append(to_normal_form(ast_), names_);
+    workload_.slot_of.push_back(static_cast<std::uint32_t>(workload_.slot_of.size()));
+    workload_.target_of.push_back(target);
+  }
+
+ private:
+  Workload& workload_;
+  Catalogue names_;
+  Ast ast_;
+};
+
+std::vector<std::size_t> distinct(Random& random, std::size_t count, std::size_t limit) {
+  std::vector<std::size_t> all(limit);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  for (std::size_t at = 0; at < count; ++at)
+    std::swap(all[at], all[at + below(random, limit - at)]);
+  all.resize(count);
+  return all;
+}
+
+// 000 table 1.
+Workload pcm_default(double share) {
+  Workload all;
+  all.name = "pcm-default";
+  all.n_targets = 10;
+  Random random(1);
+  const char* const operators[] = {" = ", " != ", " < ", " > "};
+  Writer writer(all);
+  const auto n_filters = static_cast<std::size_t>(250'000 * share);
+  for (std::size_t filter = 0; filter < n_filters; ++filter) {
+    std::string text;
+    for (const std::size_t name : distinct(random, 3 + below(random, 3), 100)) {
+      text += (text.empty() ? "a" : " AND a") + std::to_string(name) + operators[below(random, 4)] +
+              std::to_string(below(random, 100));
+    }
+    writer.add(text, static_cast<std::uint32_t>(filter % 10));
+  }
+  all.events.n_known = 100;
+  for (std::size_t event = 0; event < 1000; ++event) {
+    for (const std::size_t name : distinct(random, 3 + below(random, 3), 100)) {
+      all.events.add(static_cast<AttributeId>(name),
+                     EventValue::of(static_cast<std::int64_t>(below(random, 100))));
+    }
+    all.events.end_event();
+  }
+  return all;
+}
+
+// 003 table 1; `always`: content that every event has and every filter accepts, figure 6(b).
+Workload clcb_default(double share, bool always) {
+  Workload all;
+  all.name = always ? "clcb-always" : "clcb-default";
+  const auto n_subscriptions = static_cast<std::size_t>(250'000 * share);
+  all.n_targets = n_subscriptions;
+  Random random(2);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  const double radius = std::sqrt(0.0001 / std::numbers::pi);
+  Writer writer(all);
+  for (std::size_t filter = 0; filter < 10 * n_subscriptions; ++filter) {
+    std::string text = "NEAR(" + std::to_string(uniform(random)) + ", " +
+                       std::to_string(uniform(random)) + ", " + std::to_string(radius) + ")";
+    const std::size_t group = always ? 0 : below(random, 20);
+    for (const std::size_t name : distinct(random, 3 + below(random, 3), 5)) {
+      text += " AND a" + std::to_string(5 * group + name);
+      const std::string value = std::to_string(below(random, 100));
+      const std::size_t kind = below(random, 10);
+      text += always ? " >= 0"
+                     : (kind == 0  ? " = "
+                        : kind < 6 ? " != "
+                        : kind < 8 ? " < "
+                                   : " > ") +
+                           value;
+    }
+    writer.add(text, static_cast<std::uint32_t>(filter / 10));
+  }
+  all.events.n_known = 100;
+  for (std::size_t event = 0; event < 200; ++event) {
+    const std::size_t group = always ? 0 : below(random, 20);
+    for (const std::size_t name : distinct(random, always ? 5 : 3 + below(random, 3), 5)) {
+      all.events.add(static_cast<AttributeId>(5 * group + name),
+                     EventValue::of(static_cast<std::int64_t>(below(random, 100))));
+    }
+    all.events.add_position(uniform(random), uniform(random));
+    all.events.end_event();
+  }
+  return all;
+}
+
+// 002 table 2.
+Workload hem_default(double share) {
+  Workload all;
+  all.name = "hem-default";
+  const auto n_filters = static_cast<std::size_t>(1'000'000 * share);
+  all.n_targets = n_filters;
+  Random random(3);
+  Writer writer(all);
+  for (std::size_t filter = 0; filter < n_filters; ++filter) {
+    std::string text;
+    for (const std::size_t name : distinct(random, 10, 20)) {
+      const std::size_t low = 1 + below(random, 700'000);
+      text += (text.empty() ? "a" : " AND a") + std::to_string(name) + " BETWEEN " +
+              std::to_string(low) + " AND " + std::to_string(low + 300'000);
+    }
+    writer.add(text, static_cast<std::uint32_t>(filter));
+  }
+  all.events.n_known = 100;
+  for (std::size_t event = 0; event < 200; ++event) {
+    for (AttributeId name = 0; name < 20; ++name) {
+      all.events.add(name, EventValue::of(static_cast<std::int64_t>(1 + below(random, 1'000'000))));
+    }
+    all.events.end_event();
+  }
+  return all;
+}
+
+class Run {
+ public:
+  Run(const Workload& workload, const char* engine, const Parameters& given) : workload_(workload) {
+    const Engine& found = find_engine(engine);
+    const auto before = Clock::now();
+    index_ = found.build(workload.table, complete_parameters(found, given));
+    build_s_ = std::chrono::duration<double>(Clock::now() - before).count();
+    scratch_ = index_->make_scratch();
+  }
+
+  // µs for the events from `begin` to `end` in one call.
+  double match(std::size_t begin, std::size_t end) {
+    const auto before = Clock::now();
+    Collector::Setup setup;
+    setup.slot_of = workload_.slot_of.data();
+    setup.target_of = workload_.target_of.data();
+    setup.targets_id = 2;
+    setup.n_targets = workload_.n_targets;
+    Collector out(setup, stamps_, buffers_);
+    index_->match(workload_.events, begin, end, *scratch_, out);
+    const double us = std::chrono::duration<double, std::micro>(Clock::now() - before).count();
+    for (std::size_t event = 0; event < end - begin; ++event) {
+      std::vector<std::uint32_t> targets(out.targets().begin() + out.begin(event),
+                                         out.targets().begin() + out.end(event));
+      std::sort(targets.begin(), targets.end());
+      found_.push_back(std::move(targets));
+    }
+    return us;
+  }
+  std::vector<std::vector<std::uint32_t>> take_found() { return std::exchange(found_, {}); }
+  const Scratch& scratch() const { return *scratch_; }
+  double build_s() const { return build_s_; }
+  double n_mb() const { return static_cast<double>(index_->n_bytes()) / 1e6; }
+
+ private:
+  const Workload& workload_;
+  std::unique_ptr<Index> index_;
+  std::unique_ptr<Scratch> scratch_;
+  Stamps stamps_;
+  CollectorBuffers buffers_;
+  std::vector<std::vector<std::uint32_t>> found_;
+  double build_s_ = 0;
+};
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+void verify(const Workload& workload, Run& run, const char* what) {
+  if (run.take_found() == workload.expected) return;
+  std::printf("%s: WRONG ANSWERS\n", what);
+  std::exit(1);
+}
+
+void expect(Workload& workload) {
+  Run naive(workload, "naive", {});
+  naive.match(0, workload.events.size());
+  workload.expected = naive.take_found();
+  std::size_t n_targets = 0;
+  for (const auto& each : workload.expected) n_targets += each.size();
+  std::printf("\n%s: %zu filters, %zu constraints, %zu events, %.2f targets an event\n",
+              workload.name.c_str(), workload.table->size(), workload.table->n_constraints(),
+              workload.events.size(),
+              static_cast<double>(n_targets) / static_cast<double>(workload.events.size()));
+}
+
+std::string shown(const Parameters& parameters) {
+  std::string all;
+  for (const auto& [name, value] : parameters) {
+    all += " " + name + "=" + std::to_string(static_cast<int>(value));
+  }
+  return all;
+}
+
+// Single events, median; then all in one call.
+std::unique_ptr<Run> measure(const Workload& workload, const char* engine,
+                             const Parameters& given) {
+  auto run = std::make_unique<Run>(workload, engine, given);
+  const std::size_t n_events = workload.events.size();
+  std::vector<double> singles, batches;
+  for (int round = 0; round < 4; ++round) {
+    for (std::size_t event = 0; event < n_events; ++event) {
+      const double us = run->match(event, event + 1);
+      if (round > 0) singles.push_back(us);
+    }
+    verify(workload, *run, engine);
+    batches.push_back(run->match(0, n_events) / static_cast<double>(n_events));
+    verify(workload, *run, engine);
+  }
+  std::printf("%-10s single %8.2f us  batch %8.2f us/event  build %5.2f s  %6.1f MB %s\n", engine,
+              median(singles), median(batches), run->build_s(), run->n_mb(), shown(given).c_str());
+  std::fflush(stdout);
+  return run;
+}
+
+template <typename... Steps>
+void print_steps(double n_events, Steps... steps) {
+  const auto print = [&](const char* name, std::int64_t ns) {
+    std::printf("   %s %.2f", name, static_cast<double>(ns) / n_events / 1000);
+  };
+  (print(steps.first, steps.second), ...);
+  std::printf("   us, mean of single events\n");
+}
+using Step = std::pair<const char*, std::int64_t>;
+
+void bench_ccm(double share) {
+  Workload workload = pcm_default(share);
+  expect(workload);
+  measure(workload, "ocm", {});
+  for (const double selection : {1, 0}) {
+    for (const double n_events : {1, 2, 4, 8, 16, 32}) {
+      measure(workload, "ccm", {{"filter_selection", selection}, {"events_per_kernel", n_events}});
+    }
+    const Parameters waiting{{"filter_selection", selection}, {"stream", 0}};
+    Run run(workload, "ccm", waiting);
+    CcmTimes before;
+    for (int round = 0; round < 2; ++round) {
+      before = ccm_times(run.scratch());
+      for (std::size_t event = 0; event < workload.events.size(); ++event) {
+        run.match(event, event + 1);
+      }
+      verify(workload, run, "ccm");
+    }
+    const CcmTimes times = ccm_times(run.scratch());
+    std::printf("ccm steps%s\n", shown(waiting).c_str());
+    print_steps(static_cast<double>(workload.events.size()),
+                Step{"input", times.input_ns - before.input_ns},
+                Step{"copy input", times.copy_input_ns - before.copy_input_ns},
+                Step{"kernel", times.kernel_ns - before.kernel_ns},
+                Step{"copy results", times.copy_results_ns - before.copy_results_ns},
+                Step{"reset", times.reset_ns - before.reset_ns});
+  }
+}
+
+void bench_clcb(double share, bool always) {
+  Workload workload = clcb_default(share, always);
+  expect(workload);
+  measure(workload, "clcb", {});
+  measure(workload, "clcb-cuda", {});
+  measure(workload, "clcb-cuda", {{"stream", 0}});
+  Run run(workload, "clcb-cuda", {{"stream", 0}});
+  ClcbTimes before;
+  for (int round = 0; round < 2; ++round) {
+    before = clcb_times(run.scratch());
+    for (std::size_t event = 0; event < workload.events.size(); ++event) {
+      run.match(event, event + 1);
+    }
+    verify(workload, run, "clcb-cuda");
+  }
+  const ClcbTimes times = clcb_times(run.scratch());
+  std::printf("clcb-cuda steps stream=0\n");
+  print_steps(static_cast<double>(workload.events.size()),
+              Step{"copy input", times.copy_input_ns - before.copy_input_ns},
+              Step{"Loc", times.loc_ns - before.loc_ns},
+              Step{"Cont", times.cont_ns - before.cont_ns},
+              Step{"Zip", times.zip_ns - before.zip_ns},
+              Step{"copy results", times.copy_results_ns - before.copy_results_ns});
+}
+
+void bench_hem(double share) {
+  Workload workload = hem_default(share);
+  expect(workload);
+  for (const double are_joined : {1, 0}) {
+    measure(workload, "hem", {{"joined_ends", are_joined}});
+    measure(workload, "hem-cuda", {{"joined_ends", are_joined}});
+  }
+}
+
+}  // namespace
+}  // namespace tamis
+
+int main(int argc, char** argv) {
+  const double share = argc > 1 ? std::atof(argv[1]) : 1;
+  tamis::bench_ccm(share);
+  tamis::bench_clcb(share, false);
+  tamis::bench_clcb(share, true);
+  tamis::bench_hem(share);
+}

@@ -1,0 +1,71 @@
+// Owners of what runtime.hpp gives out.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "runtime.hpp"
+
+namespace tamis::cuda {
+
+template <typename T, void* (*kAllocate)(std::size_t), void (*kRelease)(void*) noexcept>
+class Memory {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  Memory() = default;
+  explicit Memory(std::size_t size)
+      : data_(size == 0 ? nullptr : static_cast<T*>(kAllocate(size * sizeof(T)))), size_(size) {}
+  Memory(Memory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Memory() {
+    if (data_ != nullptr) kRelease(data_);
+  }
+
+  T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  std::size_t n_bytes() const { return size_ * sizeof(T); }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+template <typename T>
+using DeviceArray = Memory<T, allocate, release>;
+template <typename T>
+using PinnedArray = Memory<T, allocate_pinned, release_pinned>;
+
+template <void* (*kMake)(), void (*kRelease)(void*) noexcept>
+class Handle {
+ public:
+  Handle() : handle_(kMake()) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { kRelease(handle_); }
+  operator void*() const { return handle_; }
+
+ private:
+  void* handle_;
+};
+using OwnStream = Handle<make_stream, release_stream>;
+using OwnMark = Handle<make_mark, release_mark>;
+
+// A copy of `items` on the device. It is there when this returns.
+template <typename T>
+DeviceArray<T> to_device(std::span<const T> items, Stream stream) {
+  DeviceArray<T> copy(items.size());
+  if (items.empty()) return copy;
+  copy_to_device(copy.data(), items.data(), items.size_bytes(), stream);
+  synchronize(stream);
+  return copy;
+}
+
+}  // namespace tamis::cuda

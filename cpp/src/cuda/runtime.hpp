@@ -1,0 +1,33 @@
+// What host code asks of a device: memory, copies, streams. buffers.hpp has owners for them.
+//
+// Every function that can fail throws UnavailableError where the device has no memory left, and
+// Error where it failed or is gone.
+#pragma once
+
+#include <cstddef>
+
+namespace tamis::cuda {
+
+using Stream = void*;  // work in order, beside the host's
+using Mark = void*;    // a place in a stream that the host can wait for
+
+void* allocate(std::size_t n_bytes);  // on the device
+void release(void* memory) noexcept;
+void* allocate_pinned(std::size_t n_bytes);  // on the host, where copies need no detour
+void release_pinned(void* memory) noexcept;
+
+Stream make_stream();
+void release_stream(Stream stream) noexcept;
+Mark make_mark();
+void release_mark(Mark mark) noexcept;
+
+// These return before the work is done.
+void copy_to_device(void* to, const void* from, std::size_t n_bytes, Stream stream);
+void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream stream);
+void clear(void* memory, std::size_t n_bytes, Stream stream);
+void record(Mark mark, Stream stream);
+
+void wait_for(Mark mark);
+void synchronize(Stream stream);
+
+}  // namespace tamis::cuda

@@ -1,0 +1,116 @@
+// The device by CUDA's runtime, linked statically: it finds the driver when it is first called, so
+// that the package loads where there is none.
+#include <cuda_runtime_api.h>
+
+#include "check_cuda.hpp"
+#include "device.hpp"
+#include "errors.hpp"
+#include "runtime.hpp"
+
+namespace tamis {
+namespace {
+
+// Compute capability of the oldest kernels in the package.
+constexpr int kOldestMajor = 8;
+
+std::string find_reason() {
+  int n_devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&n_devices);
+  if (status == cudaErrorInsufficientDriver) {
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    const auto version = [](int number) {
+      return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+    };
+    if (driver == 0) return "no NVIDIA driver was found";
+    return "the NVIDIA driver is too old: it knows CUDA " + version(driver) +
+           " and this build needs " + version(runtime);
+  }
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && n_devices == 0)) {
+    return "no NVIDIA GPU was found";
+  }
+  if (status != cudaSuccess) return std::string("CUDA says: ") + cudaGetErrorString(status);
+  int major = 0, minor = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+  if (major < kOldestMajor) {
+    return "the GPU has compute capability " + std::to_string(major) + "." + std::to_string(minor) +
+           ", and 8.0 is needed";
+  }
+  return {};
+}
+
+cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t event_of(void* mark) { return static_cast<cudaEvent_t>(mark); }
+
+}  // namespace
+
+std::string cuda_unavailable() {
+  static const std::string reason = find_reason();
+  return reason;
+}
+
+namespace cuda {
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  const std::string reason = cudaGetErrorString(status);
+  cudaGetLastError();  // or the next call would report this error again
+  throw_failed(what, reason);
+}
+
+void* allocate(std::size_t n_bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, n_bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    std::size_t n_free = 0, n_all = 0;
+    cudaMemGetInfo(&n_free, &n_all);
+    throw_no_memory(n_bytes, n_free);
+  }
+  check(status, "allocate memory");
+  return memory;
+}
+// At the end of a process CUDA may be gone before us: its errors are of no use here.
+void release(void* memory) noexcept { cudaFree(memory); }
+
+void* allocate_pinned(std::size_t n_bytes) {
+  void* memory = nullptr;
+  check(cudaMallocHost(&memory, n_bytes), "allocate pinned memory");
+  return memory;
+}
+void release_pinned(void* memory) noexcept { cudaFreeHost(memory); }
+
+Stream make_stream() {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "make a stream");
+  return stream;
+}
+void release_stream(Stream stream) noexcept { cudaStreamDestroy(stream_of(stream)); }
+Mark make_mark() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+  return event;
+}
+void release_mark(Mark mark) noexcept { cudaEventDestroy(event_of(mark)); }
+
+void copy_to_device(void* to, const void* from, std::size_t n_bytes, Stream stream) {
+  check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyHostToDevice, stream_of(stream)), "copy");
+}
+void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream stream) {
+  check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToHost, stream_of(stream)), "copy");
+}
+void clear(void* memory, std::size_t n_bytes, Stream stream) {
+  check(cudaMemsetAsync(memory, 0, n_bytes, stream_of(stream)), "clear memory");
+}
+void record(Mark mark, Stream stream) {
+  check(cudaEventRecord(event_of(mark), stream_of(stream)), "record an event");
+}
+void wait_for(Mark mark) { check(cudaEventSynchronize(event_of(mark)), "finish its work"); }
+void synchronize(Stream stream) {
+  check(cudaStreamSynchronize(stream_of(stream)), "finish its work");
+}
+
+}  // namespace cuda
+}  // namespace tamis

@@ -1,0 +1,4 @@
+// All kernels, for the CPU.
+#include "cuda/ccm_kernels.hpp"
+#include "cuda/clcb_kernels.hpp"
+#include "cuda/hem_kernels.hpp"

@@ -1,0 +1,53 @@
+// CUDA's kernel language for a C++ compiler: the threads of a launch run one after another.
+//
+// Tests link this instead of CUDA, so that kernels and host code run where no GPU is, under the
+// sanitizers too. It finds wrong answers, bad addresses and memory that nothing set
+// (shim/runtime.cpp fills what it gives out); it cannot find races, which compute-sanitizer does on
+// a GPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "cuda/input.hpp"
+
+#define __global__ inline
+#define __constant__
+
+namespace tamis::cuda {
+
+struct ThreadPlace {
+  std::uint32_t x = 0, y = 0;
+};
+inline thread_local ThreadPlace threadIdx, blockIdx, blockDim;
+
+inline std::uint32_t atomicAdd(std::uint32_t* number, std::uint32_t more) {
+  return __atomic_fetch_add(number, more, __ATOMIC_RELAXED);
+}
+
+inline std::uint32_t atomicOr(std::uint32_t* number, std::uint32_t bits) {
+  return __atomic_fetch_or(number, bits, __ATOMIC_RELAXED);
+}
+
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32_t n_blocks_y,
+            void*, Arguments... arguments) {
+  blockDim = {kThreadsPerBlock, 1};
+  for (std::uint32_t y = 0; y < n_blocks_y; ++y) {
+    for (std::uint32_t x = 0; x < n_blocks_x; ++x) {
+      blockIdx = {x, y};
+      for (std::uint32_t thread = 0; thread < kThreadsPerBlock; ++thread) {
+        threadIdx = {thread, 0};
+        kernel(arguments...);
+      }
+    }
+  }
+}
+
+template <typename T>
+void copy_to_constant(T& symbol, const T& from, std::size_t n_bytes, void*) {
+  std::memcpy(static_cast<void*>(&symbol), &from, n_bytes);
+}
+
+}  // namespace tamis::cuda

@@ -1,0 +1,97 @@
+// The device is the host: memory is malloc's, and work is done when it is asked for.
+#include "cuda/runtime.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "cuda/device.hpp"
+#include "cuda/errors.hpp"
+#include "runtime.hpp"
+
+namespace tamis {
+
+std::string cuda_unavailable() { return {}; }
+
+namespace cuda {
+namespace {
+
+// In front of each allocation: its size, and room so that what follows is aligned as CUDA aligns.
+constexpr std::size_t kHead = 256;
+
+std::atomic<std::size_t> n_free{std::numeric_limits<std::size_t>::max()};
+std::atomic<std::size_t> n_taken{0};
+std::atomic<bool> is_gone{false};
+
+void check(const char* what) {
+  if (is_gone) throw_failed(what, "the device is gone");
+}
+
+void* take(std::size_t n_bytes) {
+  auto* const head =
+      static_cast<std::byte*>(::operator new(kHead + n_bytes, std::align_val_t{kHead}));
+  std::memcpy(head, &n_bytes, sizeof n_bytes);
+  std::memset(head + kHead, 0xA5, n_bytes);  // nobody may count on zeros
+  n_taken += n_bytes;
+  return head + kHead;
+}
+
+std::size_t give_back(void* memory) {
+  std::byte* const head = static_cast<std::byte*>(memory) - kHead;
+  std::size_t n_bytes = 0;
+  std::memcpy(&n_bytes, head, sizeof n_bytes);
+  ::operator delete(head, std::align_val_t{kHead});
+  n_taken -= n_bytes;
+  return n_bytes;
+}
+
+}  // namespace
+
+namespace shim {
+
+void set_free_bytes(std::size_t n_bytes) { n_free = n_bytes; }
+void set_lost(bool is_lost) { is_gone = is_lost; }
+std::size_t n_bytes_taken() { return n_taken; }
+
+}  // namespace shim
+
+void* allocate(std::size_t n_bytes) {
+  check("allocate memory");
+  std::size_t before = n_free;
+  do {
+    if (n_bytes > before) throw_no_memory(n_bytes, before);
+  } while (!n_free.compare_exchange_weak(before, before - n_bytes));
+  return take(n_bytes);
+}
+void release(void* memory) noexcept { n_free += give_back(memory); }
+void* allocate_pinned(std::size_t n_bytes) {
+  check("allocate pinned memory");
+  return take(n_bytes);
+}
+void release_pinned(void* memory) noexcept { give_back(memory); }
+
+Stream make_stream() { return nullptr; }
+void release_stream(Stream) noexcept {}
+Mark make_mark() { return nullptr; }
+void release_mark(Mark) noexcept {}
+
+void copy_to_device(void* to, const void* from, std::size_t n_bytes, Stream) {
+  check("copy");
+  std::memcpy(to, from, n_bytes);
+}
+void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream) {
+  check("copy");
+  std::memcpy(to, from, n_bytes);
+}
+void clear(void* memory, std::size_t n_bytes, Stream) {
+  check("clear memory");
+  std::memset(memory, 0, n_bytes);
+}
+void record(Mark, Stream) {}
+void wait_for(Mark) { check("finish its work"); }
+void synchronize(Stream) { check("finish its work"); }
+
+}  // namespace cuda
+}  // namespace tamis
