@@ -94,7 +94,8 @@ def test_an_index_of_nothing_matches_nothing(spark: SparkSession, index: str) ->
 
 def test_equal_shards_are_equal_objects(spark: SparkSession, index: str) -> None:
     frame = spark.createDataFrame([(1, "temp > 1"), (2, "temp > 2")], "id int, predicate string")
-    first, second = (ts.build_index(frame.coalesce(1), index) for _ in range(2))
+    # What "auto" takes for two filters is a matter of nanoseconds.
+    first, second = (ts.build_index(frame.coalesce(1), index, engine="tuple-key") for _ in range(2))
     assert first.manifest.shards[0].key == second.manifest.shards[0].key
 
 

@@ -77,6 +77,8 @@ class ClcbCudaIndex final : public Index {
     scratch->matched = DeviceArray<std::uint8_t>(n_filters);
     scratch->results = DeviceArray<std::uint32_t>(1 + n_filters);
     scratch->found = PinnedArray<std::uint32_t>(1 + n_filters);
+    // The first results are copied before it is known how many there are.
+    clear(scratch->results.data(), scratch->results.n_bytes(), scratch->stream);
     return scratch;
   }
   void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,

@@ -76,6 +76,8 @@ class HemCudaIndex final : public Index {
     scratch->marks = DeviceArray<std::uint64_t>(n_words_);
     scratch->results = DeviceArray<std::uint32_t>(1 + cells_.table()->size());
     scratch->found = PinnedArray<std::uint32_t>(1 + cells_.table()->size());
+    // The first results are copied before it is known how many there are.
+    clear(scratch->results.data(), scratch->results.n_bytes(), scratch->stream);
     return scratch;
   }
   void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
