@@ -86,7 +86,7 @@ check-python-asan: setup
 	  tests/test_matcher.py tests/test_read_only.py
 
 # Coverage-guided, each for FUZZ_SECONDS, under ASan and UBSan.
-FUZZ_SECONDS ?= 60
+FUZZ_SECONDS ?= 30
 CLANGXX ?= $(shell command -v clang++ || command -v clang++-14)
 check-fuzz: setup
 	@test -n "$(CLANGXX)" || { echo "check-fuzz needs clang++ with libFuzzer (Debian: clang libclang-rt-dev); .ci/run installs it"; exit 1; }

@@ -1,6 +1,7 @@
 // Runs all tests, or those whose name contains an argument; but none whose name contains an
 // argument after a minus: `tamis_tests hem -counters`.
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <span>
 #include <string_view>
@@ -39,11 +40,15 @@ int main(int argc, char** argv) {
   for (const Test& test : tests()) {
     if (!is_wanted(test.name)) continue;
     n_failures = 0;
+    const std::clock_t begin = std::clock();
     try {
       test.run();
     } catch (const std::exception& error) {
       report_failure(test.name, 0, std::string("unexpected exception: ") + error.what());
     }
+    // CI's time is limited: which tests take it?
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    if (seconds > 5) std::printf("%.0f s CPU: %s\n", seconds, test.name);
     if (n_failures == 0) {
       ++n_passed;
     } else {

@@ -8,7 +8,8 @@
 namespace tamis::tuple_key {
 namespace {
 
-// Measured on pcm-default and its variants (2-core Xeon, AVX-512, 2026-11-15, busy).
+// Measured on pcm-default and its variants (2-core Xeon, AVX-512, 2026-11-15, busy); those of far
+// keys and of guards are estimates.
 constexpr double kProbeNs = 2;     // a key in the bitmap
 constexpr double kFarProbeNs = 7;  // where the bitmap leaves the L2 cache
 constexpr std::size_t kCachedFilters = 1 << 20;
@@ -25,6 +26,8 @@ constexpr std::size_t kMostPlans = 3;
 // widths (which are equally likely in powers of two).
 constexpr double kWorthwhile = 0.1;  // natural logarithm
 constexpr double kImpossible = 1e9;
+// Of a filter that are looked at for its key: more would hardly make it rarer.
+constexpr std::size_t kMostTerms = 32;
 
 double falling(double n, double step, int count) {
   double product = 1;
@@ -139,7 +142,6 @@ double Planner::value_probability(const FilterTerm& term) const {
 
 double Planner::best_probability(std::span<const FilterTerm> filter, std::uint32_t shape_idx,
                                  std::uint32_t n_groups, const EventModel& model, Key* key) const {
-  constexpr std::size_t kMostTerms = 32;
   const Shape shape = kShapes[shape_idx];
   const std::size_t n_terms = std::min(filter.size(), kMostTerms);
   if (n_terms < std::size_t{shape.n_values} + shape.n_presences) return kImpossible;
@@ -203,7 +205,7 @@ Key Planner::choose_key(std::span<const FilterTerm> filter, const KeyPlan& plan,
 void Planner::add_guards(std::span<const FilterTerm> filter, const EventModel& model,
                          Key& key) const {
   std::array<double, std::size(Key{}.guards)> chances{};
-  for (const FilterTerm& term : filter) {
+  for (const FilterTerm& term : filter.first(std::min(filter.size(), kMostTerms))) {
     const auto is_same = [&](const Key::Term& of) {
       return of.attribute == term.attribute && of.value == term.value;
     };
