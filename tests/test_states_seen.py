@@ -24,6 +24,8 @@ ENGINES = [
     "auto",
     *(each.name for each in tamis.engines() if each.available and each.exact),
 ]
+# These may follow moves in place: each subscription moves at once, several do not.
+MOVES_IN_PLACE = ("auto", "spatial-grid")
 N_READERS = 8
 N_BITS = 12
 N_STATES = 1 << N_BITS
@@ -55,12 +57,11 @@ def state_of(code: int) -> int:
 class Writer:
     """Counts up; `begun` and `done` are the states that the newest call makes and has made."""
 
-    def __init__(self, name: str, matcher: tamis.Matcher) -> None:
+    def __init__(self, name: str, matcher: tamis.Matcher, ways: list[str]) -> None:
         self.name, self.matcher = name, matcher
         self.begun = self.done = 0
         # The lowest bits change most: all ways of changing have their share of them.
-        ways = ["live", "replaced", "moved"]
-        self.way = [ways[bit % 3] for bit in range(N_BITS)]
+        self.way = [ways[bit % len(ways)] for bit in range(N_BITS)]
         for bit in range(N_BITS):
             if self.way[bit] != "live":
                 self.put(bit, False)
@@ -156,7 +157,9 @@ def read(matcher: tamis.Matcher, writers: list[Writer], turn: int) -> None:
         assert counts[0] in {sum(pair) for pair in itertools.product(*possible)}
 
 
-def run_all(matcher: tamis.Matcher, disturb: Callable[[int], None], seconds: float) -> list[Writer]:
+def run_all(
+    engine: str, matcher: tamis.Matcher, disturb: Callable[[int], None], seconds: float
+) -> list[Writer]:
     """Readers and writers until the time is over; `disturb` again and again in one more thread."""
     matcher.subscribe_many(
         {
@@ -164,7 +167,8 @@ def run_all(matcher: tamis.Matcher, disturb: Callable[[int], None], seconds: flo
             "predicate": [f"x = {number + 5} AND y = 1" for number in range(N_IDLE)],
         }
     )
-    writers = [Writer(name, matcher) for name in ("a", "b")]
+    ways = ["live", "replaced"] if engine in MOVES_IN_PLACE else ["live", "replaced", "moved"]
+    writers = [Writer(name, matcher, ways) for name in ("a", "b")]
     is_over = threading.Event()
     errors: list[BaseException] = []
     n_reads = [0] * N_READERS
@@ -221,7 +225,7 @@ def run_all(matcher: tamis.Matcher, disturb: Callable[[int], None], seconds: flo
 @pytest.mark.parametrize("engine", ENGINES)
 def test_answers_are_of_states_that_existed(engine: str) -> None:
     matcher = tamis.Matcher(engine=engine, threads=2)
-    run_all(matcher, lambda _: matcher.flush(), SECONDS)
+    run_all(engine, matcher, lambda _: matcher.flush(), SECONDS)
     assert matcher.stats()["n_merges"] > 3
 
 
@@ -246,7 +250,7 @@ def test_answers_are_of_states_that_existed_beside_checkpoints_and_saves(
             matcher.flush()
             time.sleep(0.001)
 
-    writers = run_all(matcher, disturb, SECONDS)
+    writers = run_all(engine, matcher, disturb, SECONDS)
     assert matcher.stats()["checkpoint_error"] == ""
     matcher.close()
     with tamis.Matcher.open(tmp_path / "m", engine=engine, verify=True) as again:
@@ -257,3 +261,52 @@ def test_answers_are_of_states_that_existed_beside_checkpoints_and_saves(
             found = set(each.match({"x": 1}, at=(0.0, 0.0)))
             for writer in writers:
                 assert 0 <= writer.state_seen(found) <= writer.done
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_match_sees_an_area_at_its_old_place_or_at_its_new_one(engine: str) -> None:
+    """Never at neither, never twice: the event lies in both."""
+    ids = list(range(GROUP))
+    matcher = tamis.Matcher(engine=engine, threads=1)
+    matcher.subscribe_many(
+        {
+            "id": list(range(N_IDLE)),
+            "predicate": ["x = 1 AND NEAR(0, 0, 10)" for _ in ids]
+            + [f"x = 1 AND NEAR({100 + number}, 0, 1)" for number in range(GROUP, N_IDLE)],
+        }
+    )
+    matcher.flush()
+    is_over = threading.Event()
+    errors: list[BaseException] = []
+
+    def repeat(act: Callable[[int], None]) -> None:
+        try:
+            for turn in itertools.count():
+                if is_over.is_set():
+                    return
+                act(turn)
+        except BaseException as error:
+            errors.append(error)
+            is_over.set()
+
+    def move(turn: int) -> None:
+        x = 5.0 * (turn % 2)
+        matcher.move_many({"id": ids, "x": [x] * GROUP, "y": [0.0] * GROUP})
+        matcher.move(ids[0], x, 1.0)
+        if turn % 50 == 49:
+            matcher.flush()
+
+    def look(_: int) -> None:
+        assert sorted(matcher.match({"x": 1}, at=(2.0, 0.0))) == ids
+
+    threads = [threading.Thread(target=repeat, args=(act,)) for act in (move, look, look, look)]
+    for thread in threads:
+        thread.start()
+    is_over.wait(SECONDS)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    if engine == "spatial-grid":
+        assert matcher.stats()["n_moved"] > 0
