@@ -1027,10 +1027,11 @@ def test_a_newer_format_is_refused_as_such(tmp_path: Path) -> None:
         tamis.Matcher.open(path)
     (path / last).write_bytes(log)
     data = (path / image).read_bytes()
-    head = data[:8] + struct.pack("<I", 2)
-    (path / image).write_bytes(head + struct.pack("<I", crc32c(head)) + data[16:])
-    with pytest.raises(tamis.StorageError, match=rf"{image}.*newer.*2"):
-        tamis.Matcher.open(path)
+    for number, word in ((1, "older"), (3, "newer")):
+        head = data[:8] + struct.pack("<I", number)
+        (path / image).write_bytes(head + struct.pack("<I", crc32c(head)) + data[16:])
+        with pytest.raises(tamis.StorageError, match=rf"{image}.*{word}.*{number}"):
+            tamis.Matcher.open(path)
     (path / image).write_bytes(data)
     check_goes_on(path, SMALL_SEEN[-1])
 

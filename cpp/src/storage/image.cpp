@@ -128,9 +128,10 @@ std::shared_ptr<const Image> Image::open(const std::string& path, std::uint64_t 
   if (file.size() < sizeof header || std::memcmp(header.magic, kMagic, 8) != 0) {
     image->fail("is not an image of a matcher");
   }
-  if (header.version > kVersion) {
-    image->fail("was written by a newer Tamis (image version " + std::to_string(header.version) +
-                ")");
+  if (header.version != kVersion) {
+    image->fail(std::string("was written by ") +
+                (header.version < kVersion ? "an older" : "a newer") + " Tamis (image version " +
+                std::to_string(header.version) + ")");
   }
   if (header.crc != crc32c(&header, offsetof(Header, crc))) {
     image->fail("is damaged: the checksum of its header is wrong");
