@@ -19,7 +19,7 @@ import webbrowser
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import tamis.spark as ts
@@ -162,11 +162,11 @@ def demo(spark: SparkSession, folder: Path, n_alerts: int, n_flights: int, page:
     return page
 
 
-def check(workload: Travellers, found: object) -> None:
+def check(workload: Travellers, found: DataFrame) -> None:
     matcher = Matcher(engine="naive")
     matcher.subscribe_many(workload.subscriptions().read_all())
     expected = matcher.match_many(workload.events(N_CHECKED).read_all()).pairs().to_pydict()
-    mine = found.where(F.col("event") < N_CHECKED).select("event", "subscription").collect()  # type: ignore[attr-defined]
+    mine = found.where(F.col("event") < N_CHECKED).select("event", "subscription").collect()
     if {tuple(row) for row in mine} != set(zip(expected["event"], expected["id"], strict=True)):
         raise SystemExit("NO: the engine naive answers differently. Please report this.")
 
@@ -181,9 +181,9 @@ def stream(spark: SparkSession, folder: Path, ref: ts.IndexRef, report: Report) 
     versions: list[int] = []
     newest = [ref]
 
-    def sink(matches: object, number: int) -> None:
+    def sink(matches: DataFrame, number: int) -> None:
         start = time.perf_counter()
-        ts.to_files(folder / "stream")(matches, number)  # type: ignore[arg-type]
+        ts.to_files(folder / "stream")(matches, number)
         n = spark.read.parquet(str(folder / "stream" / f"batch={number}")).count()
         took = time.perf_counter() - start
         versions.append(newest[0].version)

@@ -214,7 +214,6 @@ def test_a_saved_plan_is_kept_and_another_engine_is_not(tmp_path: Path) -> None:
         assert sorted(opened.match(event)) == sorted(matcher.match(event))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_of_fork_samples_and_plans() -> None:
     matcher = loaded("pcm-default", n_events=0, n_subscriptions=2000)
     events = workloads.get("pcm-default").events(200).read_all()

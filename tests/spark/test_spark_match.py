@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from itertools import product
 
+import pyarrow as pa
 import pytest
 from answers import attribute_arguments, counts_of, expected_pairs, pairs_of
 from pyspark.sql import SparkSession
@@ -174,9 +176,7 @@ def test_an_index_that_may_not_be_mapped_at_once_is_swept(spark: SparkSession, i
 
 
 def test_workers_match_on_one_thread(spark: SparkSession, alerts: ts.IndexRef) -> None:
-    def threads(batches):  # type: ignore[no-untyped-def]
-        import pyarrow as pa
-
+    def threads(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from tamis.spark.cache import open_shard
 
         for _ in batches:

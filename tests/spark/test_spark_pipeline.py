@@ -101,7 +101,7 @@ def test_ctrl_c_ends_a_stream_between_two_batches(spark: SparkSession, tmp_path:
     for _ in range(6000):
         if written.exists() or process.poll() is not None:
             break
-        time.sleep(0.1)
+        time.sleep(0.1)  # Spark tells by this file, and in no other way
     os.kill(process.pid, signal.SIGINT)
     shown, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors

