@@ -1160,8 +1160,13 @@ def test_checkpoints_come_by_themselves(tmp_path: Path) -> None:
             model[each] = (text, str(n))
             n_written += len(text)
         assert n_written > 20 << 20
-        while n_bytes_of_logs(path) > 5 << 20:  # it is made in the background
+        # Made in the background, until the logs are short, or short beside the image.
+        deadline = time.monotonic() + 60
+        while n_bytes_of_logs(path) > max(5 << 20, matcher.stats()["n_image_bytes"] // 4):
+            assert time.monotonic() < deadline
             time.sleep(0.01)
+        assert matcher.stats()["n_image_bytes"] > 0
+        assert n_bytes_of_logs(path) < n_written // 2
         assert matcher.stats()["checkpoint_error"] == ""
         assert seen_in(matcher) == expected_of(model)
         matcher.checkpoint()
