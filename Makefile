@@ -9,7 +9,8 @@ CMAKE := $(abspath $(BIN))/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))
 PYTEST := $(BIN)/python -m pytest -q
 
 .PHONY: setup demo test check wheel format clean test-core test-python \
-        check-style check-types check-sanitizers check-python-asan check-fuzz check-oldest check-portable check-cuda test-gpu
+        check-style check-types check-sanitizers check-address check-thread check-python-asan check-fuzz check-oldest \
+        check-portable check-cuda test-gpu
 
 setup: $(VENV)/.installed
 
@@ -56,10 +57,15 @@ check-types: $(VENV)/.checkers
 # The core's own tests, which use every thread, encoder and engine, under each sanitizer. What is
 # large and has one thread is left out where races are looked for.
 ONE_THREAD := -counters_fit -hundreds_of_attributes -keeps_its_rate -every_kind -simd_level
-check-sanitizers: setup
-	$(CMAKE) -S . -B build/address -DTAMIS_TESTS=ON -DTAMIS_SANITIZE=address,undefined > /dev/null
-	$(BIN)/cmake --build build/address
+check-sanitizers: check-address check-thread
+
+check-address: setup
+	$(CMAKE) -S . -B build/address -DTAMIS_TESTS=ON -DTAMIS_PYTHON=ON -DTAMIS_SANITIZE=address,undefined \
+	  -DPython_EXECUTABLE=$(abspath $(BIN))/python > /dev/null
+	$(BIN)/cmake --build build/address --target tamis_tests _core
 	build/address/tamis_tests
+
+check-thread: setup
 	$(CMAKE) -S . -B build/thread -DTAMIS_TESTS=ON -DTAMIS_SANITIZE=thread > /dev/null
 	$(BIN)/cmake --build build/thread
 	build/thread/tamis_tests $(ONE_THREAD)
@@ -77,13 +83,10 @@ export WITHOUT_EDITABLE
 
 # The Python module under ASan and UBSan. Leaks are the interpreter's own, so they are not counted.
 # The engines are checked by the core's own tests, above: here it is the bindings.
-check-python-asan: setup
-	$(CMAKE) -S . -B build/python-asan -DTAMIS_PYTHON=ON -DTAMIS_SANITIZE=address,undefined \
-	  -DPython_EXECUTABLE=$(abspath $(BIN))/python > /dev/null
-	$(BIN)/cmake --build build/python-asan --target _core
+check-python-asan: check-address
 	rm -rf build/asan-package && mkdir -p build/asan-package
 	cp -r src/tamis build/asan-package/tamis && rm -f build/asan-package/tamis/_core*.so
-	cp build/python-asan/_core*.so build/asan-package/tamis/
+	cp build/address/_core*.so build/asan-package/tamis/
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=build/asan-package \
 	  $(BIN)/python -c "$$WITHOUT_EDITABLE" -q -p no:cacheprovider tests/test_language.py tests/test_encoders.py \
@@ -107,10 +110,10 @@ check-fuzz: setup
 # touches NumPy, PyArrow and pandas; the histories and the cases of each engine do not.
 check-oldest: setup
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/pip install --quiet --disable-pip-version-check cmake ninja "nanobind>=2.9" "scikit-build-core>=1.0" \
-	  "setuptools>=70.1" numpy==1.26.0 pyarrow==18.0.0 pandas==2.2.0 matplotlib==3.8.0 pyspark==4.1.0
-	PATH="$(abspath .venv-oldest/bin):$$PATH" .venv-oldest/bin/pip install --quiet --disable-pip-version-check \
-	  --no-build-isolation -Cbuild-dir=build/oldest ".[test]"
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+	  --wheel-dir build/oldest .
+	.venv-oldest/bin/pip install --quiet --disable-pip-version-check "$$(ls -t build/oldest/*.whl | head -n 1)[test]" \
+	  numpy==1.26.0 pyarrow==18.0.0 pandas==2.2.0 matplotlib==3.8.0 pyspark==4.1.0
 	cd tests && ../.venv-oldest/bin/python -m pytest -q -p no:cacheprovider bench/test_bench_report.py workloads test_encoders.py test_matcher.py \
 	  test_cli.py test_check.py test_explain.py test_index_command.py test_read_only.py test_docs.py \
 	  spark/test_spark_update.py spark/test_spark_stream.py

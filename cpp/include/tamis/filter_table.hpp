@@ -60,8 +60,8 @@ struct GeneralSet {
   Range numbers, strings, patterns;
 };
 
-// A NumberInterval in 24 bytes.
-struct NumberRange {
+// A NumberInterval in 20 bytes: there is one for nearly every constraint.
+struct __attribute__((packed, aligned(4))) NumberRange {
   double low = 0, high = 0;
   std::int16_t low_fine = 0, high_fine = 0;
 
@@ -72,6 +72,7 @@ struct NumberRange {
   Cut high_cut() const { return {high, high_fine}; }
   bool contains(Cut cut) const { return !(cut < low_cut()) && cut < high_cut(); }
 };
+static_assert(sizeof(NumberRange) == 20);
 
 // The values of an event by attribute. Stamps make `clear` free: no O(attributes) work per event.
 class ValueByAttribute {

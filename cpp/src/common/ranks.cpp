@@ -18,8 +18,8 @@ constexpr std::uint32_t kMaxLeafPoints = 24;
 // Each level at least divides the range of keys by the number of its buckets. Values that need more
 // than this are exponents of exponents; the halving that is left is still correct.
 constexpr int kMaxDepth = 4;
-// An integer of `direct` costs 4 bytes, a point of the tree about 20.
-constexpr double kDirectSpread = 6;
+// An integer of `direct` costs 3/8 of a byte, a point of the tree about 20.
+constexpr double kDirectSpread = 48;
 constexpr double kMaxDirect = 0x1p52;  // up to here integers have neighbours and no residue
 
 std::uint64_t key_of(double value) {
@@ -165,10 +165,16 @@ std::uint32_t Ranks::number_rank(const Attribute& of, double value, std::int32_t
     const double whole = std::floor(value);
     const double place = whole - of.direct_low;
     if (!(place >= 0)) return 0;
-    if (place >= of.n_direct - 1) return of.n_number_cuts;
-    const std::uint32_t* word = direct_.data() + of.direct_at + static_cast<std::size_t>(place);
-    if (whole != value || fine > 0) return word[1] >> kCountShift;
-    return (word[0] >> kCountShift) + (fine == 0 ? word[0] & kHasBefore : 0);
+    if (place >= of.n_direct) return of.n_number_cuts;
+    const auto at = static_cast<std::size_t>(place);
+    const Integers& integers = direct_[of.direct_at + at / 64];
+    const std::uint64_t here = std::uint64_t{1} << (at % 64), below = here - 1;
+    const bool is_behind = whole != value || fine > 0;
+    const std::uint64_t before = is_behind || fine == 0 ? below | here : below;
+    const std::uint64_t after = is_behind ? below | here : below;
+    return static_cast<std::uint32_t>(integers.n_cuts) +
+           static_cast<std::uint32_t>(std::popcount(integers.cuts_before & before) +
+                                      std::popcount(integers.cuts_after & after));
   }
   if (of.number_node == kNone) return 0;
   const std::uint64_t key = key_of(value);
@@ -245,28 +251,26 @@ bool Ranks::add_direct(Attribute& of, const std::vector<Cut>& cuts) {
   };
   if (!is_close(cuts.size())) return false;
   const std::size_t n_integers = static_cast<std::size_t>(high - low) + 1;
-  std::vector<std::uint8_t> cuts_at(n_integers);  // bit 0: just before the integer, bit 1: after
+  std::vector<Integers> all(n_integers / 64 + 1);
   for (const Cut& cut : cuts) {
-    cuts_at[static_cast<std::size_t>(cut.nearest - low)] |=
-        static_cast<std::uint8_t>(1 << cut.fine);
+    const auto at = static_cast<std::size_t>(cut.nearest - low);
+    Integers& of_64 = all[at / 64];
+    (cut.fine == 0 ? of_64.cuts_before : of_64.cuts_after) |= std::uint64_t{1} << (at % 64);
   }
-  if (!is_close(n_integers - static_cast<std::size_t>(
-                                 std::count(cuts_at.begin(), cuts_at.end(), std::uint8_t{0})))) {
-    return false;
+  std::size_t n_cuts = 0, n_points = 0;
+  for (Integers& of_64 : all) {
+    of_64.n_cuts = n_cuts;
+    n_cuts += static_cast<std::size_t>(std::popcount(of_64.cuts_before) +
+                                       std::popcount(of_64.cuts_after));
+    n_points += static_cast<std::size_t>(std::popcount(of_64.cuts_before | of_64.cuts_after));
   }
+  if (!is_close(n_points)) return false;
+  check_count(n_cuts);
   of.direct_at = direct_.size();
   of.direct_low = low;
-  of.n_direct = static_cast<std::uint32_t>(n_integers) + 1;
-  direct_.append(of.n_direct, std::uint32_t{0});
-  std::uint32_t* words = direct_.own().data() + of.direct_at;
-  std::size_t n_cuts = 0;
-  for (std::size_t each = 0; each < n_integers; ++each) {
-    words[each] = static_cast<std::uint32_t>(n_cuts) << kCountShift | (cuts_at[each] & kHasBefore);
-    n_cuts += (cuts_at[each] & 1) + (cuts_at[each] >> 1);
-  }
-  check_count(n_cuts);
-  words[n_integers] = static_cast<std::uint32_t>(n_cuts) << kCountShift;
+  of.n_direct = static_cast<std::uint32_t>(n_integers);
   of.n_number_cuts = static_cast<std::uint32_t>(n_cuts);
+  direct_.append(all);
   return true;
 }
 

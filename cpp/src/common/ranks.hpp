@@ -20,18 +20,19 @@
 //     Node: low, shift or scale ──► Slot Slot Slot …   (first point, n points), or a further Node
 //                                        └─► at most kMaxLeafPoints keys: branchless halving
 //
-// Number points that are whole and lie close need no tree: `direct` has a word for each integer
-// from the lowest to the highest. Odd cuts are those beside a double (2^53 + 1); they stand in a
+// Number points that are whole and lie close need no tree: `direct` has two bits for each integer
+// from the lowest to the highest (a cut just before it, a cut just after it), and for every 64 of
+// them the cuts before. Odd cuts are those beside a double (2^53 + 1); they stand in a
 // sorted list. Strings drop the prefix that all points of the attribute have in common, so that
 // keys differ early.
 //
 // All arrays are flat, of trivially copyable structs, and hold indices, never pointers.
 //
 // Cost: building O(n log n) for n boundaries; a number 1-2 cache misses in the slots and 2 at the
-// point, 1 in all where `direct` serves; at worst (no bucket splits the points) a binary search.
-// About 20 bytes for a distinct number, 4 for an integer of `direct`. With 1M boundaries a value
-// took 50-100 ns spread evenly, 200 in the worst spread tried, 10-15 by `direct` (2026-11-15, busy
-// 2-core Xeon, batch of one attribute); building took 0.2 s.
+// point, 1 and two counts of bits where `direct` serves; at worst (no bucket splits the points) a
+// binary search. About 20 bytes for a distinct number, 3/8 for an integer of `direct`. With 1M
+// boundaries a value took 50-100 ns spread evenly, 200 in the worst spread tried, 10-15 by `direct`
+// (2026-11-15, busy 2-core Xeon, batch of one attribute); building took 0.2 s.
 #pragma once
 
 #include <cstdint>
@@ -138,10 +139,14 @@ class Ranks {
     std::uint32_t n_number_cuts = 0, n_string_cuts = 0;
     std::uint32_t number_node = kNone, string_node = kNone;  // kNone: no points
     std::uint32_t number_end = 0, string_end = 0;            // one past the last point
-    std::uint32_t n_direct = 0;                              // words of direct_; 0: not used
+    std::uint32_t n_direct = 0;                              // integers in direct_; 0: not used
     std::uint32_t prefix_length = 0;                         // of all strings
     std::uint64_t prefix_at = 0, direct_at = 0;
     double direct_low = 0;
+  };
+  struct Integers {  // 64 of them
+    std::uint64_t cuts_before = 0, cuts_after = 0;
+    std::uint64_t n_cuts = 0;  // of all integers below
   };
   struct StringCutView {
     std::string_view text;
@@ -178,9 +183,9 @@ class Ranks {
   const FilterTable* table_;
   Column<Attribute> attributes_;  // [n_attributes]
   Search numbers_, strings_;
-  Column<OddCut> odd_cuts_;       // by point and fine
-  Column<std::uint32_t> direct_;  // as words of points
-  Column<Text> texts_;            // [points of strings_]
+  Column<OddCut> odd_cuts_;  // by point and fine
+  Column<Integers> direct_;
+  Column<Text> texts_;  // [points of strings_]
   Column<char> bytes_;
 };
 

@@ -34,15 +34,15 @@ Store::~Store() {
   for (std::size_t number = 0; number < subscribers_.size(); ++number) clear(subscribers_[number]);
 }
 
-void Store::set(TextRecord& record, const IdView& id, std::string_view predicate,
+void Store::set(TextRecord& record, const IdView& id, std::string_view packed,
                 std::uint32_t flags) {
-  const std::size_t n_bytes = id.string.size() + predicate.size();
+  const std::size_t n_bytes = id.string.size() + packed.size();
   record.text = 0;
   if (n_bytes > 0) {
     char* const text = new char[n_bytes];
     if (!id.string.empty()) std::memcpy(text, id.string.data(), id.string.size());
-    if (!predicate.empty()) {
-      std::memcpy(text + id.string.size(), predicate.data(), predicate.size());
+    if (!packed.empty()) {
+      std::memcpy(text + id.string.size(), packed.data(), packed.size());
     }
     record.text = reinterpret_cast<std::uint64_t>(text);
     flags |= TextRecord::kOwned;
@@ -50,7 +50,7 @@ void Store::set(TextRecord& record, const IdView& id, std::string_view predicate
   }
   record.integer = id.integer;
   record.n_id_bytes = static_cast<std::uint32_t>(id.string.size());
-  record.n_predicate_bytes = static_cast<std::uint32_t>(predicate.size());
+  record.n_predicate_bytes = static_cast<std::uint32_t>(packed.size());
   record.flags = flags | (id.type == IdType::string ? TextRecord::kString : 0u);
 }
 
@@ -78,9 +78,14 @@ std::uint32_t Store::add(const IdView& id, std::string_view predicate, const IdV
   }
   centres_->forget(slot);
   SlotRecord& record = slots_[slot];
-  set(record, id, predicate, has_filters ? TextRecord::kHasFilters : 0u);
+  packed_.clear();
+  pack_text(predicate, packed_);
+  set(record, id, packed_, has_filters ? TextRecord::kHasFilters : 0u);
   record.subscriber = number_of(subscriber);
-  hits[slot].store(0, std::memory_order_relaxed);
+  // A page that was only read costs nothing.
+  if (hits[slot].load(std::memory_order_relaxed) != 0) {
+    hits[slot].store(0, std::memory_order_relaxed);
+  }
   born_at[slot].store(version, std::memory_order_relaxed);
   died_at[slot].store(kAlive, std::memory_order_release);
   if (++subscribers_[record.subscriber].n_live == 1) ++n_live_subscribers_;
@@ -101,7 +106,7 @@ void Store::kill(std::uint32_t slot, std::uint64_t version) {
 
 std::string Store::moved_predicate(std::uint32_t slot) const {
   Centre centre;
-  if (!centres_->read(slot, centre)) return std::string(predicate(slot));
+  if (!centres_->read(slot, centre)) return predicate(slot);
   return move_area(predicate(slot), std::nullopt, centre.x, centre.y);
 }
 

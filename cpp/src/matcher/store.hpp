@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/packed_text.hpp"
 #include "number_table.hpp"
 #include "storage/image.hpp"
 #include "tamis/centres.hpp"
@@ -59,7 +60,8 @@ struct TextRecord {
   enum Flag : std::uint32_t { kString = 1, kOwned = 2, kHasFilters = 4 };
   std::int64_t integer = 0;  // the id, where ids are integers
   std::uint64_t text = 0;    // kOwned: an address; else a place in the image's texts
-  std::uint32_t n_id_bytes = 0, n_predicate_bytes = 0;  // the predicate stands behind the id
+  // The predicate stands behind the id, packed (packed_text.hpp).
+  std::uint32_t n_id_bytes = 0, n_predicate_bytes = 0;
   std::uint32_t flags = 0;
   std::uint32_t subscriber = 0;  // of a slot: its number
 
@@ -95,9 +97,9 @@ class Store {
   IdView subscriber_id(std::uint32_t number) const { return id_of(subscribers_[number]); }
   std::uint32_t subscriber_of(std::uint32_t slot) const { return slots_[slot].subscriber; }
   // As subscribed; and with its area where it is now.
-  std::string_view predicate(std::uint32_t slot) const {
+  std::string predicate(std::uint32_t slot) const {
     const SlotRecord& record = slots_[slot];
-    return text_of(record).substr(record.n_id_bytes);
+    return unpack_text(text_of(record).substr(record.n_id_bytes));
   }
   std::string moved_predicate(std::uint32_t slot) const;
   // Of slots whose one area has moved in place, in an index that follows it.
@@ -186,7 +188,7 @@ class Store {
     if (!(record.flags & TextRecord::kString)) return IdView::of(record.integer);
     return IdView::of(text_of(record).substr(0, record.n_id_bytes));
   }
-  void set(TextRecord& record, const IdView& id, std::string_view predicate, std::uint32_t flags);
+  void set(TextRecord& record, const IdView& id, std::string_view packed, std::uint32_t flags);
   void clear(TextRecord& record);
   std::uint32_t number_of(const IdView& id);
 
@@ -203,6 +205,7 @@ class Store {
   std::size_t n_retired_ = 0;  // of those: in no segment, waiting for readers
   std::size_t n_live_subscribers_ = 0;
   std::size_t n_text_bytes_ = 0;  // on the heap
+  std::string packed_;            // the writer's, for the predicate that it adds
   std::shared_ptr<const Image> image_;
   const ImageSection* texts_ = nullptr;
   mutable std::atomic<bool> are_texts_checked_{false};

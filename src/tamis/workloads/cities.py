@@ -92,7 +92,7 @@ def load_cities() -> pa.Table:
 
 
 _RADII_KM = np.array([5, 10, 20, 25, 30, 50, 50, 75, 100, 100, 150, 200, 250, 300, 500, 800])
-_POPULATIONS = string_array(["20000", "50000", "100000", "250000", "500000", "1000000"])
+_POPULATIONS = ("20000", "50000", "100000", "250000", "500000", "1000000")
 
 
 class _Alerts:
@@ -135,7 +135,8 @@ class _Alerts:
         return join("NEAR(", pick(self.x, city), ", ", pick(self.y, city), ", ", texts(radius), ")")
 
     def large(self, draws: Stream, rows: Int64s, column: int = 2) -> pa.StringArray:
-        population = pick(_POPULATIONS, draws.integers(rows, column, len(_POPULATIONS)))
+        drawn = draws.integers(rows, column, len(_POPULATIONS))
+        population = pick(string_array(_POPULATIONS), drawn)
         return join("population >= ", population)
 
     def around(self, draws: Stream, rows: Int64s) -> pa.StringArray:

@@ -139,14 +139,10 @@ def _places_and_hours(table: pa.Table) -> Int64s:
     return np.asarray(hour * 3 + origin, dtype=np.int64)
 
 
-def _integers(numbers: Sequence[int]) -> pa.StringArray:
-    return string_array([str(number) for number in numbers])
-
-
-_DELAYS = _integers([10, 15, 20, 30, 45, 60, 90, 120, 180, 240])
-_MONTHS = string_array(["(12, 1, 2)", "(3, 4, 5)", "(6, 7, 8)", "(9, 10, 11)", "(11, 12)"])
-_VISIBILITY = string_array(["0.25", "0.5", "1", "2", "3", "5"])
-_RAIN = string_array(["0.01", "0.05", "0.1", "0.2", "0.3", "0.5"])
+_DELAYS = ("10", "15", "20", "30", "45", "60", "90", "120", "180", "240")
+_MONTHS = ("(12, 1, 2)", "(3, 4, 5)", "(6, 7, 8)", "(9, 10, 11)", "(11, 12)")
+_VISIBILITY = ("0.25", "0.5", "1", "2", "3", "5")
+_RAIN = ("0.01", "0.05", "0.1", "0.2", "0.3", "0.5")
 
 
 class _Alerts:
@@ -354,8 +350,8 @@ def _in_order(column: pa.ChunkedArray) -> pa.StringArray:
     return string_array(sorted(column.unique().to_pylist()))
 
 
-def _any(table: pa.StringArray, draws: Stream, rows: Int64s, column: int) -> pa.StringArray:
-    return pick(table, draws.integers(rows, column, len(table)))
+def _any(choices: Sequence[str], draws: Stream, rows: Int64s, column: int) -> pa.StringArray:
+    return pick(string_array(choices), draws.integers(rows, column, len(choices)))
 
 
 def _some(

@@ -163,8 +163,8 @@ class LinesIndex final : public Index {
   std::uint64_t cells_of(const RankedFilter::Part& part) const;
   void choose_columns(const Arrangement& arrangement, Tuple& tuple, RankedFilter& ranked);
   void build_block(std::span<const FilterIdx> filters, const Tuple& tuple, std::size_t in_tuple,
-                   RankedFilter& ranked, std::vector<std::uint64_t>& rows);
-  void build_records(std::span<const FilterIdx> filters, RankedFilter& ranked);
+                   RankedFilters& ranked, std::vector<std::uint64_t>& rows);
+  void build_records(std::span<const FilterIdx> filters, const RankedFilters& ranked);
 
   // Where the lines of an event lie in any block of the tuple.
   void find_places(const Tuple& tuple, const std::uint8_t* cells, std::uint16_t* places) const {
@@ -226,13 +226,14 @@ class LinesIndex final : public Index {
 
 void LinesIndex::build(std::size_t tuple_size) {
   Arrangement arrangement = arrange(*table_, ranks_, tuple_size);
-  RankedFilter ranked(*table_, ranks_);
+  RankedFilter sampled(*table_, ranks_);
+  RankedFilters ranked(*table_, ranks_);
   std::vector<std::uint64_t> rows;
   std::size_t block = 0;
   for (Tuple& tuple : arrangement.tuples) {
     tuple.first_summary = summaries_.size();
     tuple.first_line = lines_.size();
-    choose_columns(arrangement, tuple, ranked);
+    choose_columns(arrangement, tuple, sampled);
     rows.assign(tuple.n_attributes * kRows * words_of(tuple), 0);
     for (; block < tuple.first_block + tuple.n_blocks; ++block) {
       build_block(
@@ -298,15 +299,15 @@ void LinesIndex::choose_columns(const Arrangement& arrangement, Tuple& tuple,
 
 // `rows` are the summary of the tuple, where the block is number `in_tuple`.
 void LinesIndex::build_block(std::span<const FilterIdx> filters, const Tuple& tuple,
-                             std::size_t in_tuple, RankedFilter& ranked,
+                             std::size_t in_tuple, RankedFilters& ranked,
                              std::vector<std::uint64_t>& rows) {
   const AttributeId* columns = columns_.data() + tuple.first_column;
   std::vector<Line> lines(tuple.n_columns * kCells);
   std::vector<Line> others(tuple.n_columns, Line::first(filters.size()));
   const std::size_t n_words = words_of(tuple);
+  ranked.load(filters);
   for (std::size_t each = 0; each < filters.size(); ++each) {
-    ranked.load(filters[each]);
-    for (const RankedFilter::Part& part : ranked.parts()) {
+    for (const RankedFilter::Part& part : ranked.parts(each)) {
       const auto column = static_cast<std::size_t>(
           std::find(columns, columns + tuple.n_columns, part.attribute) - columns);
       if (column < tuple.n_columns) {
@@ -337,14 +338,13 @@ void LinesIndex::build_block(std::span<const FilterIdx> filters, const Tuple& tu
   build_records(filters, ranked);
 }
 
-void LinesIndex::build_records(std::span<const FilterIdx> filters, RankedFilter& ranked) {
+void LinesIndex::build_records(std::span<const FilterIdx> filters, const RankedFilters& ranked) {
   const auto is_lane = [](const RankedFilter::Part& part) {
     return part.accepted.size() == 1 && part.attribute <= 0xFFFF;
   };
   std::size_t n_all = 0, n_most = 0;
-  for (const FilterIdx filter : filters) {
-    ranked.load(filter);
-    const std::span<const RankedFilter::Part> parts = ranked.parts();
+  for (std::size_t each = 0; each < filters.size(); ++each) {
+    const std::span<const RankedFilter::Part> parts = ranked.parts(each);
     const auto n_lanes =
         static_cast<std::size_t>(std::count_if(parts.begin(), parts.end(), is_lane));
     n_all += n_lanes;
@@ -362,18 +362,18 @@ void LinesIndex::build_records(std::span<const FilterIdx> filters, RankedFilter&
   block_records_.push_back(block);
   records_.append((filters.size() * n_words + kLineWords - 1) / kLineWords, RecordLine{});
   std::uint32_t* record = records_.own()[block.first].words;
-  for (const FilterIdx filter : filters) {
-    ranked.load(filter);
-    bool needs_table = ranked.needs_table();
-    std::vector<const RankedFilter::Part*> lanes;
-    for (const RankedFilter::Part& part : ranked.parts()) {
+  std::vector<const RankedFilter::Part*> lanes;
+  for (std::size_t each = 0; each < filters.size(); ++each) {
+    bool needs_table = ranked.needs_table(each);
+    lanes.clear();
+    for (const RankedFilter::Part& part : ranked.parts(each)) {
       if (is_lane(part) && lanes.size() < n_most) {
         lanes.push_back(&part);
       } else {
         needs_table = true;
       }
     }
-    record[0] = filter;
+    record[0] = filters[each];
     record[1] = static_cast<std::uint32_t>(lanes.size()) |
                 (needs_table ? static_cast<std::uint32_t>(kNeedsTable >> 32) : 0);
     std::uint32_t* lows = record + 2 + (lanes.size() + 1) / 2;

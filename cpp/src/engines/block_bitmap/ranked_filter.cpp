@@ -34,4 +34,18 @@ void RankedFilter::load(FilterIdx idx) {
   }
 }
 
+void RankedFilters::load(std::span<const FilterIdx> filters) {
+  begins_.assign(1, 0);
+  needs_table_.clear();
+  for (const FilterIdx filter : filters) {
+    ranked_.load(filter);
+    const std::size_t begin = begins_.back();
+    const std::span<const RankedFilter::Part> parts = ranked_.parts();
+    if (parts_.size() < begin + parts.size()) parts_.resize(begin + parts.size());
+    std::copy(parts.begin(), parts.end(), parts_.begin() + static_cast<std::ptrdiff_t>(begin));
+    begins_.push_back(begin + parts.size());
+    needs_table_.push_back(ranked_.needs_table());
+  }
+}
+
 }  // namespace tamis::block_bitmap

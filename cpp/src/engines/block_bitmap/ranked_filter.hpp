@@ -70,4 +70,22 @@ class RankedFilter {
   std::vector<RankInterval> intervals_, both_;
 };
 
+// Several filters, each ranked once and looked at as often as one likes.
+class RankedFilters {
+ public:
+  RankedFilters(const FilterTable& table, const Ranks& ranks) : ranked_(table, ranks) {}
+
+  void load(std::span<const FilterIdx> filters);
+  std::span<const RankedFilter::Part> parts(std::size_t place) const {
+    return {parts_.data() + begins_[place], begins_[place + 1] - begins_[place]};
+  }
+  bool needs_table(std::size_t place) const { return needs_table_[place]; }
+
+ private:
+  RankedFilter ranked_;
+  std::vector<RankedFilter::Part> parts_;  // reused
+  std::vector<std::size_t> begins_;        // [filters + 1]
+  std::vector<bool> needs_table_;          // [filters]
+};
+
 }  // namespace tamis::block_bitmap
