@@ -1,6 +1,7 @@
 // Latency and breakdown of the papers' GPU engines on their default workloads, as 000 table 4 and
-// figure 14 and 003 figure 6 have them, and HEM beside its twin on the CPU: `tamis_gpu_bench [share
-// of the workload]`.
+// figure 14 and 003 figure 6 have them, and HEM beside its twin on the CPU; then our engines, from
+// packed events in pinned memory to pairs in pinned memory, beside what the bus alone takes:
+// `tamis_gpu_bench [share of the workload] [papers | ours]`.
 //
 // Workloads are drawn as `pcm-default`, `clcb-default` and `hem-default` of tamis.workloads are, by
 // this file: where the GPU is, PyArrow may not be. Every answer is compared with that of `naive`.
@@ -19,6 +20,7 @@
 
 #include "cuda/ccm.hpp"
 #include "cuda/clcb_cuda.hpp"
+#include "cuda/tuple_key_cuda.hpp"
 #include "tamis/ast.hpp"
 #include "tamis/collector.hpp"
 #include "tamis/engine.hpp"
@@ -86,7 +88,8 @@ Workload pcm_default(double share) {
     writer.add(text, static_cast<std::uint32_t>(filter % 10));
   }
   all.events.n_known = 100;
-  for (std::size_t event = 0; event < 1000; ++event) {
+  const std::size_t n_events = share > 1 ? 50 : 1000;  // naive answers them all
+  for (std::size_t event = 0; event < n_events; ++event) {
     for (const std::size_t name : distinct(random, 3 + below(random, 3), 100)) {
       all.events.add(static_cast<AttributeId>(name),
                      EventValue::of(static_cast<std::int64_t>(below(random, 100))));
@@ -332,13 +335,171 @@ void bench_hem(double share) {
   }
 }
 
+// Packed events, five cells of four bytes each, in pinned memory, cell after cell.
+class PackedEvents {
+ public:
+  static constexpr std::uint32_t kWidth = 5;
+  PackedEvents(const EventBatch& sample, std::size_t n_events)
+      : stride_(n_events), cells_(kWidth * n_events) {
+    Random random(7);
+    for (std::size_t event = 0; event < n_events; ++event) {
+      const bool is_sample = event < sample.size();
+      std::uint32_t cells[kWidth];
+      std::fill_n(cells, kWidth, cuda::TupleKeyEvents::kNoCell);
+      if (is_sample) {
+        for (std::uint64_t at = sample.offsets[event]; at < sample.offsets[event + 1]; ++at) {
+          cells[at - sample.offsets[event]] =
+              sample.attributes[at] << 16 | static_cast<std::uint32_t>(sample.values[at].nearest);
+        }
+      }
+      const std::size_t n_names = is_sample ? 0 : 3 + below(random, 3);
+      for (std::size_t at = 0; at < n_names;) {
+        const auto name = static_cast<std::uint32_t>(below(random, 100));
+        const auto is_name = [&](std::uint32_t cell) { return cell >> 16 == name; };
+        if (std::any_of(cells, cells + at, is_name)) continue;
+        cells[at++] = name << 16 | static_cast<std::uint32_t>(below(random, 100));
+      }
+      for (std::size_t at = 0; at < kWidth; ++at) cells_.data()[at * n_events + event] = cells[at];
+    }
+  }
+  const std::uint32_t* data() const { return cells_.data(); }
+  std::size_t stride() const { return stride_; }
+  std::size_t n_bytes(std::size_t n_events) const { return n_events * kWidth * 4; }
+
+ private:
+  std::size_t stride_;
+  cuda::PinnedArray<std::uint32_t> cells_;
+};
+
+// Ways from packed events to pairs.
+class PackedRun {
+ public:
+  PackedRun(const cuda::TupleKeyOnDevice& index, const PackedEvents& events, std::size_t n_most)
+      : index_(index), events_(events), cells_there_(PackedEvents::kWidth * n_most) {}
+
+  // The kernel reads pinned memory.
+  void direct(std::size_t n_events) { match(events_.data(), n_events, false); }
+  // All events are on the device.
+  void on_device(std::size_t n_events) { match(cells_there_.data(), n_events, false); }
+  // Copied there in parts, each matched while the next is on its way.
+  void in_parts(std::size_t n_events) { match(cells_there_.data(), n_events, true); }
+  void copy_only(std::size_t n_events) {
+    copy(0, n_events, streams_[0]);
+    cuda::synchronize(streams_[0]);
+  }
+  std::size_t n_pairs() const { return totals_.data()[0]; }
+  std::span<const cuda::TupleKeyPair> pairs() const { return {pairs_.data(), n_pairs()}; }
+
+ private:
+  static constexpr std::size_t kMostPairs = std::size_t{1} << 25;
+  static constexpr std::size_t kMostPart = std::size_t{1} << 19;
+
+  void match(const std::uint32_t* cells, std::size_t n_events, bool copies) {
+    const std::size_t n_part = std::clamp<std::size_t>(n_events / 8, 65'536, kMostPart);
+    cuda::clear(totals_there_.data(), totals_there_.n_bytes(), streams_[0]);
+    cuda::record(mark_, streams_[0]);
+    cuda::wait_for(mark_, streams_[1]);
+    cuda::wait_for(mark_, streams_[2]);
+    std::size_t part = 0;
+    for (std::size_t first = 0; first < n_events; first += n_part, ++part) {
+      const std::size_t n = std::min(n_part, n_events - first);
+      const cuda::OwnStream& stream = streams_[part % kStreams];
+      if (copies) copy(first, n, stream);
+      cuda::TupleKeyEvents events;
+      events.cells = cells;
+      events.n_cells = PackedEvents::kWidth;
+      events.stride = static_cast<std::uint32_t>(events_.stride());
+      events.first_event = static_cast<std::uint32_t>(first);
+      events.n_events = static_cast<std::uint32_t>(n);
+      buffers_[part % kStreams].match(
+          index_, events,
+          {pairs_.data(), left_.data(), totals_.data(), totals_there_.data(), kMostPairs}, stream);
+    }
+    for (const cuda::OwnStream& stream : streams_) cuda::synchronize(stream);
+    if (totals_.data()[1] == 0 && n_pairs() <= kMostPairs) return;
+    std::printf("tuple-key-cuda: %u events are left, %zu pairs\n", totals_.data()[1], n_pairs());
+    std::exit(1);
+  }
+  void copy(std::size_t first, std::size_t n_events, void* stream) {
+    for (std::size_t at = 0; at < PackedEvents::kWidth; ++at) {
+      const std::size_t place = at * events_.stride() + first;
+      cuda::copy_to_device(cells_there_.data() + place, events_.data() + place, n_events * 4,
+                           stream);
+    }
+  }
+
+  static constexpr std::size_t kStreams = 3;
+  const cuda::TupleKeyOnDevice& index_;
+  const PackedEvents& events_;
+  cuda::OwnStream streams_[kStreams];
+  cuda::OwnMark mark_;
+  cuda::DeviceArray<std::uint32_t> cells_there_;
+  cuda::TupleKeyBuffers buffers_[kStreams] = {
+      {kMostPart, 1 << 24}, {kMostPart, 1 << 24}, {kMostPart, 1 << 24}};
+  cuda::PinnedArray<cuda::TupleKeyPair> pairs_{kMostPairs};
+  cuda::PinnedArray<std::uint32_t> left_{1 << 24}, totals_{2};
+  cuda::DeviceArray<std::uint32_t> totals_there_{2};
+};
+
+void bench_tuple_key(double share, std::size_t n_most) {
+  Workload workload = pcm_default(share);
+  workload.target_of = workload.slot_of;
+  workload.n_targets = workload.slot_of.size();
+  expect(workload);
+  const auto before = Clock::now();
+  const cuda::TupleKeyOnDevice index(*workload.table);
+  std::printf(
+      "tuple-key-cuda build %.2f s  %.1f MB, %.1f bytes a constraint\n",
+      std::chrono::duration<double>(Clock::now() - before).count(),
+      static_cast<double>(index.n_bytes()) / 1e6,
+      static_cast<double>(index.n_bytes()) / static_cast<double>(workload.table->n_constraints()));
+  const PackedEvents events(workload.events, n_most);
+  PackedRun run(index, events, n_most);
+  run.direct(workload.events.size());
+  std::vector<std::vector<std::uint32_t>> found(workload.events.size());
+  for (const cuda::TupleKeyPair& pair : run.pairs()) found[pair.event].push_back(pair.filter);
+  for (auto& each : found) std::sort(each.begin(), each.end());
+  if (found != workload.expected) {
+    std::printf("tuple-key-cuda: WRONG ANSWERS\n");
+    std::exit(1);
+  }
+  for (std::size_t n = 1; n <= n_most; n *= 10) {
+    const auto us = [&](void (PackedRun::*way)(std::size_t)) {
+      std::vector<double> all;
+      for (int round = 0; round < 15; ++round) {
+        const auto begin = Clock::now();
+        (run.*way)(n);
+        all.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+      }
+      return median(all);
+    };
+    const double direct = us(&PackedRun::direct), in_parts = us(&PackedRun::in_parts);
+    const double bus = us(&PackedRun::copy_only), kernel = us(&PackedRun::on_device);
+    const auto rate = [&](double of) { return static_cast<double>(n) / of; };
+    std::printf(
+        "%9zu events  direct %9.1f us %8.1f M/s   in parts %8.1f M/s   on device %8.1f M/s   "
+        "bus %8.1f M/s (%.1f GB/s)  pairs %zu  of the bus %.0f %%\n",
+        n, direct, rate(direct), rate(in_parts), rate(kernel), rate(bus),
+        static_cast<double>(events.n_bytes(n)) / bus / 1e3, run.n_pairs(),
+        100 * bus / std::min(direct, in_parts));
+    std::fflush(stdout);
+  }
+}
+
 }  // namespace
 }  // namespace tamis
 
 int main(int argc, char** argv) {
   const double share = argc > 1 ? std::atof(argv[1]) : 1;
-  tamis::bench_ccm(share);
-  tamis::bench_clcb(share, false);
-  tamis::bench_clcb(share, true);
-  tamis::bench_hem(share);
+  const std::string what = argc > 2 ? argv[2] : "";
+  if (what != "ours") {
+    tamis::bench_ccm(share);
+    tamis::bench_clcb(share, false);
+    tamis::bench_clcb(share, true);
+    tamis::bench_hem(share);
+  }
+  if (what != "papers") {
+    tamis::bench_tuple_key(share, 10'000'000);
+    if (share == 1) tamis::bench_tuple_key(40, 1'000'000);
+  }
 }

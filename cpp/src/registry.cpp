@@ -7,6 +7,7 @@
 #include "cuda/clcb_cuda.hpp"
 #include "cuda/device.hpp"
 #include "cuda/hem_cuda.hpp"
+#include "cuda/tuple_key_cuda.hpp"
 #include "engines/ada_rein.hpp"
 #include "engines/be_tree.hpp"
 #include "engines/bit_vector.hpp"
@@ -88,6 +89,14 @@ const Engine kEngines[] = {
      .build = build_tuple_key,
      .open = open_tuple_key,
      .costs = kTupleKeyCosts},
+    {.name = "tuple-key-cuda",
+     .device = "cuda",
+     .is_exact = true,
+     .description = "tuple-key on a GPU: a thread for each event of a batch",
+     .features = kEverything,
+     .parameters = kTupleKeyCudaParameters,
+     .unavailable = cuda_unavailable,
+     .build = build_tuple_key_cuda},
     {.name = "block-bitmap",
      .device = "cpu",
      .is_exact = true,

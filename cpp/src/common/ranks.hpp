@@ -40,6 +40,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/integers.hpp"
 #include "tamis/column.hpp"
 #include "tamis/filter_table.hpp"
 #include "tamis/sections.hpp"
@@ -97,6 +98,15 @@ class Ranks {
     return !constraint.is_interval() && table.general(constraint).patterns.count > 0;
   }
 
+  // Do integer_cuts() give the rank of every number that is a double?
+  bool has_integer_cuts(AttributeId attribute) const {
+    return attributes_[attribute].n_direct > 0 || attributes_[attribute].n_number_cuts == 0;
+  }
+  IntegerCuts integer_cuts(AttributeId attribute) const {
+    const Attribute& of = attributes_[attribute];
+    return {direct_.data() + of.direct_at, of.direct_low, of.n_direct, of.n_number_cuts};
+  }
+
   std::size_t n_bytes() const;
 
  private:
@@ -143,10 +153,6 @@ class Ranks {
     std::uint32_t prefix_length = 0;                         // of all strings
     std::uint64_t prefix_at = 0, direct_at = 0;
     double direct_low = 0;
-  };
-  struct Integers {  // 64 of them
-    std::uint64_t cuts_before = 0, cuts_after = 0;
-    std::uint64_t n_cuts = 0;  // of all integers below
   };
   struct StringCutView {
     std::string_view text;

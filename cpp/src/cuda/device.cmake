@@ -14,7 +14,7 @@ if(TAMIS_CUDA STREQUAL "AUTO")
 endif()
 message(STATUS "Tamis: GPU engines ${has_cuda}")
 
-set(host_sources ccm.cpp clcb_cuda.cpp columns.cpp hem_cuda.cpp)
+set(host_sources ccm.cpp clcb_cuda.cpp columns.cpp hem_cuda.cpp tuple_key_cuda.cpp)
 list(TRANSFORM host_sources PREPEND cpp/src/cuda/)
 
 if(has_cuda)

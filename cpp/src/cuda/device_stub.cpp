@@ -4,6 +4,7 @@
 #include "device.hpp"
 #include "hem_cuda.hpp"
 #include "tamis/error.hpp"
+#include "tuple_key_cuda.hpp"
 
 namespace tamis {
 
@@ -18,6 +19,10 @@ std::unique_ptr<Index> build_clcb_cuda(std::shared_ptr<const FilterTable>, const
 }
 
 std::unique_ptr<Index> build_hem_cuda(std::shared_ptr<const FilterTable>, const Parameters&) {
+  throw UnavailableError(cuda_unavailable());
+}
+
+std::unique_ptr<Index> build_tuple_key_cuda(std::shared_ptr<const FilterTable>, const Parameters&) {
   throw UnavailableError(cuda_unavailable());
 }
 

@@ -3,3 +3,4 @@
 #include "ccm_kernels.hpp"
 #include "clcb_kernels.hpp"
 #include "hem_kernels.hpp"
+#include "tuple_key_kernels.hpp"

@@ -12,6 +12,9 @@
 
 #include "check_cuda.hpp"
 
+#define TAMIS_DEVICE __device__
+#define TAMIS_UNROLL _Pragma("unroll")
+
 #if __cplusplus < 202002L
 #error "the kernels need C++20: some versions of CMake drop the flag for .cu files"
 #endif

@@ -26,6 +26,7 @@ void copy_to_device(void* to, const void* from, std::size_t n_bytes, Stream stre
 void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream stream);
 void clear(void* memory, std::size_t n_bytes, Stream stream);
 void record(Mark mark, Stream stream);
+void wait_for(Mark mark, Stream stream);  // what comes behind in the stream waits
 
 void wait_for(Mark mark);
 void synchronize(Stream stream);

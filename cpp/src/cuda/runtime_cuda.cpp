@@ -107,6 +107,9 @@ void clear(void* memory, std::size_t n_bytes, Stream stream) {
 void record(Mark mark, Stream stream) {
   check(cudaEventRecord(event_of(mark), stream_of(stream)), "record an event");
 }
+void wait_for(Mark mark, Stream stream) {
+  check(cudaStreamWaitEvent(stream_of(stream), event_of(mark), 0), "wait for an event");
+}
 void wait_for(Mark mark) { check(cudaEventSynchronize(event_of(mark)), "finish its work"); }
 void synchronize(Stream stream) {
   check(cudaStreamSynchronize(stream_of(stream)), "finish its work");

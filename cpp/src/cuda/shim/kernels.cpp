@@ -2,3 +2,4 @@
 #include "cuda/ccm_kernels.hpp"
 #include "cuda/clcb_kernels.hpp"
 #include "cuda/hem_kernels.hpp"
+#include "cuda/tuple_key_kernels.hpp"

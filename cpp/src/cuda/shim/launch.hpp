@@ -13,6 +13,8 @@
 #include "cuda/input.hpp"
 
 #define __global__ inline
+#define TAMIS_DEVICE
+#define TAMIS_UNROLL
 #define __constant__
 
 namespace tamis::cuda {
@@ -20,7 +22,7 @@ namespace tamis::cuda {
 struct ThreadPlace {
   std::uint32_t x = 0, y = 0;
 };
-inline thread_local ThreadPlace threadIdx, blockIdx, blockDim;
+inline thread_local ThreadPlace threadIdx, blockIdx, blockDim, gridDim;
 
 inline std::uint32_t atomicAdd(std::uint32_t* number, std::uint32_t more) {
   return __atomic_fetch_add(number, more, __ATOMIC_RELAXED);
@@ -34,6 +36,7 @@ template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32_t n_blocks_y,
             void*, Arguments... arguments) {
   blockDim = {kThreadsPerBlock, 1};
+  gridDim = {n_blocks_x, n_blocks_y};
   for (std::uint32_t y = 0; y < n_blocks_y; ++y) {
     for (std::uint32_t x = 0; x < n_blocks_x; ++x) {
       blockIdx = {x, y};

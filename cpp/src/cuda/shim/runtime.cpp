@@ -90,6 +90,7 @@ void clear(void* memory, std::size_t n_bytes, Stream) {
   std::memset(memory, 0, n_bytes);
 }
 void record(Mark, Stream) {}
+void wait_for(Mark, Stream) { check("wait for an event"); }
 void wait_for(Mark) { check("finish its work"); }
 void synchronize(Stream) { check("finish its work"); }
 

@@ -16,30 +16,17 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "engines/tuple_key/items.hpp"
 #include "engines/tuple_key/kernels.hpp"
 #include "engines/tuple_key/planner.hpp"
 #include "tamis/column.hpp"
 #include "tamis/sections.hpp"
 
 namespace tamis::tuple_key {
-
-inline std::uint32_t mix(std::uint32_t bits) {
-  bits = (bits ^ bits >> 16) * 0x85EBCA6Bu;
-  bits = (bits ^ bits >> 13) * 0xC2B2AE35u;
-  return bits ^ bits >> 16;
-}
-inline std::uint32_t presence_hash(AttributeId attribute) {
-  return mix(attribute * 0x9E3779B1u + 0x7F4A7C15u);
-}
-inline std::uint32_t value_hash(std::uint32_t presence, std::uint32_t rank) {
-  return mix(presence + (rank + 1) * 0x2545F491u);
-}
-
-// A term as a guard.
-inline std::uint32_t guard_of(std::uint32_t hash) { return hash >> 16; }
 
 // The terms of an event, by group.
 struct EventTerms {
@@ -134,12 +121,10 @@ class KeyIndex {
   }
   // Empty where the tag says that it is another key's.
   Run run_of(const FoundKey& found) const {
-    const std::uint32_t start = starts_[found.key];
-    const std::uint32_t mask = header_.start_mask;
-    const std::uint32_t tag = start & ~mask;
-    if (tag != 0 && tag != tag_of(found.hash, mask)) return {0, 0};
-    return {start & mask, starts_[found.key + 1] & mask};
+    return tuple_key::run_of(starts_.data(), header_.start_mask, found);
   }
+  std::span<const std::uint32_t> starts() const { return starts_.span(); }
+  std::uint32_t start_mask() const { return header_.start_mask; }
   const std::uint32_t* entries() const { return entries_.data(); }
   const Guards* guards() const { return guards_.data(); }
   std::size_t n_bytes() const {
@@ -168,11 +153,6 @@ class KeyIndex {
     return rank < of.value_end && (value_bits_[of.value_at + rank / 64] >> (rank % 64) & 1);
   }
   void make_small_keys();
-  static std::uint32_t tag_of(std::uint32_t hash, std::uint32_t start_mask) {
-    if (start_mask == ~std::uint32_t{0}) return 0;
-    const std::uint32_t tag = hash << std::popcount(start_mask);
-    return tag != 0 ? tag : start_mask + 1;
-  }
 
   std::vector<SmallKeys> small_;  // by number of attributes
   Header header_;

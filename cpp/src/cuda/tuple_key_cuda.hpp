@@ -1,0 +1,81 @@
+// `tuple-key-cuda`: the records of `tuple-key` on a GPU under keys of whole sets, a thread for each
+// event.
+//
+//     host                        pinned                      device
+//     EventBatch ── pack ──►  attributes, numbers  ◄─ read ─  rank ─ hash ─ probe ─ test records
+//     Collector  ◄─ sort ──   (event, filter)      ◄─ write ─┘      bitmap, starts, records
+//        ▲                    events that it leaves ─┘
+//        └── tuple-key on the host: events with strings, many attributes or odd numbers
+//
+// Events and pairs cross the bus once, read and written by the kernel itself. A filter's key is the
+// set of all attributes that it needs; those that need more than ten are on the host alone, since
+// the device takes no event that has so many.
+#pragma once
+
+#include "buffers.hpp"
+#include "tamis/engine.hpp"
+#include "tuple_key_launch.hpp"
+
+namespace tamis {
+
+inline constexpr Parameter kTupleKeyCudaParameters[] = {
+    {"event_attributes", 0, 0, 1e6,
+     "attributes of an event, on average, for the index on the host; 0: not known"},
+};
+
+namespace cuda {
+
+// The index on the device, for callers that have their events packed in pinned memory.
+class TupleKeyOnDevice {
+ public:
+  explicit TupleKeyOnDevice(const FilterTable& table);
+
+  const TupleKeyIndexView& view() const { return view_; }
+  // Can the device take this attribute? What it takes are numbers without a residue.
+  bool takes(AttributeId attribute) const {
+    return (flags_[attribute] & TupleKeyAttribute::kHost) == 0;
+  }
+  bool is_used(AttributeId attribute) const {
+    return (flags_[attribute] & TupleKeyAttribute::kUsed) != 0;
+  }
+  std::size_t n_attributes() const { return flags_.size(); }
+  std::size_t n_bytes() const;  // on the device, and a few here
+
+ private:
+  OwnStream stream_;
+  std::vector<std::uint32_t> flags_;  // [n_attributes]
+  DeviceArray<Integers> integers_;
+  DeviceArray<TupleKeyAttribute> attributes_;
+  DeviceArray<TupleKeySlot> slots_;
+  DeviceArray<tuple_key::KeyWord> words_;
+  DeviceArray<std::uint32_t> starts_;
+  DeviceArray<std::uint64_t> records_;
+  TupleKeyIndexView view_{};
+};
+
+// What the kernels need besides an index, for the launches of one stream.
+class TupleKeyBuffers {
+ public:
+  TupleKeyBuffers(std::size_t most_events, std::size_t most_pairs);
+
+  // Matches at most `most_events`, and brings what was found to pinned memory.
+  void match(const TupleKeyOnDevice& index, const TupleKeyEvents& events, const TupleKeyPinned& to,
+             Stream stream) const;
+
+ private:
+  enum Count { kTasks, kPairs, kLeft, kFirsts, kCounts = kFirsts + 2 };
+  std::size_t most_events_;
+  DeviceArray<TupleKeyWork::Place> places_;
+  DeviceArray<std::uint32_t> tasks_;  // events, keys and hashes
+  DeviceArray<TupleKeyPair> pairs_;
+  DeviceArray<std::uint32_t> left_;
+  DeviceArray<std::uint32_t> counts_;
+};
+
+}  // namespace cuda
+
+// Throws UnavailableError where the GPU has no room.
+std::unique_ptr<Index> build_tuple_key_cuda(std::shared_ptr<const FilterTable> table,
+                                            const Parameters&);
+
+}  // namespace tamis

@@ -1,0 +1,152 @@
+// Engine `tuple-key-cuda` against `naive`: on the shim, or on a GPU where this is tamis_gpu_tests.
+#include "cuda/tuple_key_cuda.hpp"
+
+#include "against_naive.hpp"
+
+namespace tamis {
+namespace {
+
+using namespace against_naive;
+
+void check_as_naive(const std::shared_ptr<FilterTable>& table, const EventBatch& events) {
+  CHECK(answer_of("tuple-key-cuda", table, events).filters ==
+        answer_of("naive", table, events).filters);
+}
+
+TEST(tuple_key_cuda_answers_as_naive_does_for_every_kind_of_constraint) {
+  check_every_kind("tuple-key-cuda", {{}, {{"event_attributes", 12}}});
+}
+
+TEST(tuple_key_cuda_finds_keys_of_equalities) {
+  for (const std::size_t n_attributes : {3, 5, 8}) {
+    const Equalities workload = equalities(3000, 3, 12, 6, n_attributes, 40);
+    check_as_naive(workload.table, workload.events);
+  }
+}
+
+// Lanes of one, two and four bytes: up to 256 ranks, up to 65,536, and more.
+TEST(tuple_key_cuda_tests_lanes_of_every_width) {
+  for (const std::int64_t step : {1, 40, 1000}) {
+    std::vector<std::string> filters;
+    EventBatch events;
+    events.n_known = 3;
+    for (std::int64_t each = 0; each < 70; ++each) {
+      const std::string low = std::to_string(each * step), high = std::to_string(each * step + 7);
+      filters.push_back("a0 BETWEEN " + low + " AND " + high + " AND a1 != " + low);
+      filters.push_back("a0 = " + low + " AND a2 IN (1, " + high + ")");
+      filters.push_back("NOT a1 BETWEEN " + low + " AND " + high + " AND a0 IS NULL");
+      for (std::int64_t shift = -1; shift < 2; ++shift) {
+        if (each % 3 != 0) events.add(0, EventValue::of(each * step + shift));
+        events.add(1, EventValue::of(each * step));
+        if (each % 2 == 0) events.add(2, EventValue::of(static_cast<double>(each) + 0.5));
+        events.end_event();
+      }
+    }
+    // More boundaries than a lane of one byte, or of two, can tell apart.
+    for (std::int64_t each = 0; each < 70 * step; ++each) {
+      filters.push_back("a0 = " + std::to_string(each * 3) + " AND a1 = " + std::to_string(each));
+    }
+    check_as_naive(table_of(filters, 3), events);
+  }
+}
+
+TEST(tuple_key_cuda_leaves_to_the_host_what_it_cannot_take) {
+  std::vector<std::string> filters = {
+      "a0 = 'x'",  "a0 LIKE '%x%'", "a1 = TRUE",         "a2 = 9007199254740993",
+      "a3 < 0.1",  "a3 > 1e300",    "a4 = 1 AND a5 = 2", "NEAR(0, 0, 10)",
+      "a6 IS NULL"};
+  std::string wide = "a10 = 0";
+  for (int name = 11; name < 30; ++name) wide += " AND a" + std::to_string(name) + " >= 0";
+  filters.push_back(wide);
+  EventBatch events;
+  events.n_known = 30;
+  const auto add = [&](AttributeId attribute, const EventValue& value) {
+    events.add(attribute, value);
+    events.end_event();
+  };
+  add(0, EventValue::of(std::string_view("x")));
+  add(0, EventValue::of(std::string_view("axb")));
+  add(1, EventValue::of(true));
+  add(2, EventValue::of(std::int64_t{9007199254740993}));
+  add(2, EventValue::of(9007199254740992.0));
+  add(3, EventValue::of(0.05));
+  add(3, EventValue::of(1e305));
+  add(3, EventValue::of(std::numeric_limits<double>::infinity()));
+  add(3, EventValue::of(std::numeric_limits<double>::quiet_NaN()));
+  events.end_event();
+  for (AttributeId attribute = 10; attribute < 30; ++attribute) {
+    events.add(attribute, EventValue::of(std::int64_t{0}));
+  }
+  events.end_event();
+  events.add(4, EventValue::of(std::int64_t{1}));
+  events.add(5, EventValue::of(std::int64_t{2}));
+  events.end_event();
+  check_as_naive(table_of(filters, 30), events);
+}
+
+// More pairs than a first buffer holds, and keys that many filters share.
+TEST(tuple_key_cuda_brings_back_any_number_of_pairs) {
+  const Equalities workload = equalities(6000, 1, 2, 2, 2, 120);
+  const Answer expected = answer_of("naive", workload.table, workload.events);
+  CHECK(expected.filters[0].size() * 120 > std::size_t{1} << 18);
+  CHECK(answer_of("tuple-key-cuda", workload.table, workload.events).filters == expected.filters);
+}
+
+TEST(tuple_key_cuda_answers_for_empty_tables_and_filters_without_names) {
+  EventBatch events;
+  events.n_known = 2;
+  events.add(0, EventValue::of(std::int64_t{1}));
+  events.end_event();
+  events.end_event();
+  check_as_naive(table_of({}, 0), events);
+  check_as_naive(table_of({"TRUE", "a0 IS NULL", "NEAR(0, 0, 1)", "a1 IS NULL", "a0 > 0"}, 2),
+                 events);
+}
+
+// Packed events, in two launches: the pairs of the second come behind those of the first.
+TEST(tuple_key_cuda_matches_packed_events) {
+  for (const std::uint32_t n_cells : {4, 9}) {
+    const std::size_t n_events = 60, n_first = 25;
+    const Equalities workload = equalities(2000, n_cells - 2, 9, 2, n_cells - 1, n_events);
+    const EventBatch& events = workload.events;
+    const cuda::TupleKeyOnDevice index(*workload.table);
+    cuda::PinnedArray<std::uint32_t> cells(n_cells * n_events);
+    std::fill_n(cells.data(), cells.size(), cuda::TupleKeyEvents::kNoCell);
+    for (std::size_t event = 0; event < n_events; ++event) {
+      for (std::uint64_t at = events.offsets[event]; at < events.offsets[event + 1]; ++at) {
+        cells.data()[(at - events.offsets[event]) * n_events + event] =
+            events.attributes[at] << 16 |
+            (static_cast<std::uint32_t>(events.values[at].nearest) & 0xFFFF);
+      }
+    }
+    constexpr std::size_t kMostPairs = 100'000;
+    const cuda::OwnStream stream;
+    const cuda::TupleKeyBuffers buffers(n_events, kMostPairs);
+    const cuda::PinnedArray<cuda::TupleKeyPair> pairs(kMostPairs);
+    const cuda::PinnedArray<std::uint32_t> left(n_events), totals(2);
+    const cuda::DeviceArray<std::uint32_t> totals_there(2);
+    cuda::clear(totals_there.data(), totals_there.n_bytes(), stream);
+    for (const auto& [first, end] : {std::pair{std::size_t{0}, n_first}, {n_first, n_events}}) {
+      cuda::TupleKeyEvents packed;
+      packed.cells = cells.data();
+      packed.n_cells = n_cells;
+      packed.stride = n_events;
+      packed.first_event = static_cast<std::uint32_t>(first);
+      packed.n_events = static_cast<std::uint32_t>(end - first);
+      buffers.match(index, packed,
+                    {pairs.data(), left.data(), totals.data(), totals_there.data(), kMostPairs},
+                    stream);
+    }
+    cuda::synchronize(stream);
+    CHECK_EQ(totals.data()[1], std::uint32_t{0});
+    std::vector<std::vector<std::uint32_t>> found(n_events);
+    for (std::size_t at = 0; at < totals.data()[0]; ++at) {
+      found[pairs.data()[at].event].push_back(pairs.data()[at].filter);
+    }
+    for (auto& each : found) std::sort(each.begin(), each.end());
+    CHECK(found == answer_of("naive", workload.table, events).filters);
+  }
+}
+
+}  // namespace
+}  // namespace tamis
