@@ -171,6 +171,44 @@ TEST(rows_of_one_table_move_several_areas_of_a_subscription) {
   }
 }
 
+// Moves are made in groups, by segment: tables of sizes around that of a group, in which
+// subscriptions move again, go to one cell, lie in different segments, and move by text.
+TEST(tables_of_every_size_move_as_their_rows_do) {
+  for (const Space space : {Space::plane, Space::earth}) {
+    Random random(43);
+    Matcher grid(options_of("spatial-grid", space));
+    Matcher naive(options_of("naive", space));
+    constexpr std::int64_t kIds = 200;
+    for (std::int64_t id = 0; id < kIds; ++id) {
+      const std::string area = "NEAR(" + std::to_string(id % 20) + ", 0, 3)";
+      for (Matcher* matcher : {&grid, &naive}) {
+        subscribe(*matcher, id, id % 10 == 0 ? area + " OR NEAR(0, 5, 3)" : area + " AND a0 > 0");
+        if (id == kIds / 2) matcher->flush();
+      }
+    }
+    for (const std::size_t n_rows : {0, 1, 15, 16, 17, 31, 33, 300}) {
+      for (int round = 0; round < 6; ++round) {
+        std::vector<Move> rows;
+        for (std::size_t row = 0; row < n_rows; ++row) {
+          const auto id = static_cast<std::int64_t>(below(random, round % 2 == 0 ? kIds : 5));
+          const auto to = static_cast<double>(below(random, round < 3 ? 30 : 2));
+          rows.push_back({IdView::of(id), to, to / 2, std::nullopt});
+          if (id % 10 == 0) rows.back().area = static_cast<std::uint32_t>(below(random, 2));
+        }
+        for (Matcher* matcher : {&grid, &naive}) CHECK(matcher->move(rows).empty());
+        for (std::int64_t id = 0; id < kIds; ++id) {
+          CHECK_EQ(grid.predicate(IdView::of(id)), naive.predicate(IdView::of(id)));
+        }
+        for (int at = 0; at < 30; at += 3) {
+          CHECK(ids_at(grid, at, at / 2.0) == ids_at(naive, at, at / 2.0));
+        }
+      }
+      grid.flush();
+    }
+    CHECK(n_moved(grid) > 50);
+  }
+}
+
 TEST(a_bad_row_moves_nothing) {
   Matcher matcher(options_of("spatial-grid"));
   subscribe(matcher, 1, "NEAR(0, 0, 1)");

@@ -47,6 +47,11 @@ void check_is(const Store& store, const Model& model) {
   store.for_each_live([&](std::uint32_t slot) { seen.emplace(store.id(slot).string); });
   CHECK_EQ(seen.size(), model.size());
   CHECK_EQ(store.find(IdView::of("nobody")), Store::kNone);
+  std::vector<IdView> ids = {IdView::of("nobody")};
+  for (const auto& [id, row] : model) ids.push_back(IdView::of(id));
+  std::vector<std::uint32_t> slots(ids.size());
+  store.find_many(slots, [&](std::size_t at) { return ids[at]; });
+  for (std::size_t at = 0; at < ids.size(); ++at) CHECK_EQ(slots[at], store.find(ids[at]));
 }
 
 std::uint64_t save(const Store& store, const std::string& path, std::uint64_t version,

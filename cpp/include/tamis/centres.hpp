@@ -1,6 +1,6 @@
 // Where the areas of subscriptions are that have moved, by slot: one writer, any number of readers.
 //
-//     version    0: the area is where its filter says; else copies[version % 2] is its place
+//     version    0: the area is where its filter says; else the copy of its parity is its place
 //     copies     (x, y) as given, and the point of the distance test
 //
 // A move writes the copy that nobody is sent to and then the version. A reader that finds the
@@ -8,10 +8,12 @@
 // nobody.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
 #include "tamis/grow_only.hpp"
+#include "tamis/prefetch.hpp"
 #include "tamis/space.hpp"
 
 namespace tamis {
@@ -31,7 +33,7 @@ class Centres {
     const Record& record = records_[slot];
     std::uint32_t version = record.version.load(std::memory_order_acquire);
     while (version != 0) {
-      const auto& copy = record.copies[version % 2];
+      const Copy& copy = record.copy(version);
       // The second look at the version must come after these.
       const auto get = [&](std::size_t at) { return copy[at].load(std::memory_order_acquire); };
       const Centre found{get(0), get(1), {get(2), get(3), get(4)}};
@@ -51,7 +53,7 @@ class Centres {
     Record& record = records_[slot];
     std::uint32_t next = record.version.load(std::memory_order_relaxed) + 1;
     if (next == 0) next = 2;
-    auto& copy = record.copies[next % 2];
+    Copy& copy = record.copy(next);
     const double values[] = {centre.x, centre.y, centre.point.x, centre.point.y, centre.point.z};
     for (std::size_t at = 0; at < 5; ++at) copy[at].store(values[at], std::memory_order_release);
     record.version.store(next, std::memory_order_release);
@@ -59,15 +61,22 @@ class Centres {
   // Of a slot that nobody sees any more.
   void forget(std::uint32_t slot) { records_[slot].version.store(0, std::memory_order_relaxed); }
   void prefetch(std::uint32_t slot) const {
-    __builtin_prefetch(&records_[slot], 1);
-    __builtin_prefetch(reinterpret_cast<const char*>(&records_[slot]) + sizeof(Record) - 1, 1);
+    const Record& record = records_[slot];
+    prefetch_line(&record.even);
+    prefetch_line(&record.version);
+    prefetch_line(&record.odd.back());
   }
   std::size_t n_bytes() const { return records_.n_bytes(); }
 
  private:
+  using Copy = std::array<std::atomic<double>, 5>;
+  // The version is in the middle: it and either copy are on two lines of a cache at most.
   struct Record {
+    Copy even;
     std::atomic<std::uint32_t> version;
-    std::atomic<double> copies[2][5];
+    Copy odd;
+    const Copy& copy(std::uint32_t of) const { return of % 2 == 0 ? even : odd; }
+    Copy& copy(std::uint32_t of) { return of % 2 == 0 ? even : odd; }
   };
   GrowOnly<Record> records_;
 };

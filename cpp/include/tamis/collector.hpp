@@ -21,6 +21,7 @@
 
 #include "tamis/filter_table.hpp"
 #include "tamis/grow_only.hpp"
+#include "tamis/prefetch.hpp"
 
 namespace tamis {
 
@@ -155,7 +156,7 @@ class Collector {
 
   // Of a filter that will be added soon: an engine whose filters stand in an order of its own
   // misses the cache with each.
-  void prefetch(FilterIdx filter) const { __builtin_prefetch(setup_.target_of + filter); }
+  void prefetch(FilterIdx filter) const { prefetch_line(setup_.target_of + filter); }
 
   void add(FilterIdx filter) {
     if (is_dead(filter) || !add_target(setup_.target_of[filter])) return;

@@ -39,6 +39,12 @@ class Index {
   virtual void save(SectionWriter&) const {}
 };
 
+// Where the area of a slot goes.
+struct SlotMove {
+  std::uint32_t slot = 0;
+  Point point;
+};
+
 // An index whose areas can move while others match. One thread moves at a time.
 //
 // The area of a slot can move in place if it is the only one of its predicate, and all filters that
@@ -53,8 +59,8 @@ class MovableIndex : public Index {
   virtual bool can_move(std::uint32_t slot) = 0;
   // The slot's area will be, or is already, at this point. It must be one that can move.
   virtual void follow(std::uint32_t slot, const Point& point) = 0;
-  // The slot moves soon: fetch what that reads.
-  virtual void prefetch(std::uint32_t slot) const = 0;
+  // A few moves that come next: fetches what they will read, all at once.
+  virtual void prefetch(std::span<const SlotMove> moves) const = 0;
   // Have moves left so much behind that the index should be built again?
   virtual bool is_worn() const = 0;
   // In a child after fork: readers of other threads are not here.

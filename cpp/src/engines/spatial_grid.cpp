@@ -33,6 +33,7 @@
 #include "engines/spatial_grid.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <utility>
 
@@ -45,6 +46,7 @@
 #include "engines/spatial_grid/moving.hpp"
 #include "engines/spatial_grid/places.hpp"
 #include "tamis/error.hpp"
+#include "tamis/prefetch.hpp"
 
 namespace tamis {
 namespace {
@@ -97,7 +99,7 @@ class SpatialGridIndex final : public MovableIndex {
   void attach(std::shared_ptr<const Centres> centres) override { centres_ = std::move(centres); }
   bool can_move(std::uint32_t slot) override;
   void follow(std::uint32_t slot, const Point& point) override;
-  void prefetch(std::uint32_t slot) const override;
+  void prefetch(std::span<const SlotMove> moves) const override;
   bool is_worn() const override { return own_moving_ != nullptr && own_moving_->is_worn(); }
   void forget_readers() override {
     if (own_moving_) own_moving_->forget_readers();
@@ -233,10 +235,21 @@ void SpatialGridIndex::follow(std::uint32_t slot, const Point& point) {
   own_moving_->move(make_entry(levels_[place.level], place, point, idx));
 }
 
-void SpatialGridIndex::prefetch(std::uint32_t slot) const {
-  const PlaceIdx idx = movable_of_[slot];
-  __builtin_prefetch(&places_[idx]);
-  if (own_moving_) own_moving_->prefetch_place(idx);
+void SpatialGridIndex::prefetch(std::span<const SlotMove> moves) const {
+  if (!own_moving_) return;
+  for (const SlotMove& move : moves) {
+    const PlaceIdx idx = movable_of_[move.slot];
+    prefetch_line(&places_[idx].level);
+    own_moving_->prefetch(idx);
+  }
+  std::array<Entry, MovingGrid::kMostPrefetched> entries;
+  const std::size_t n = std::min(moves.size(), entries.size());
+  for (std::size_t at = 0; at < n; ++at) {
+    const PlaceIdx idx = movable_of_[moves[at].slot];
+    const Place& place = places_[idx];
+    entries[at] = make_entry(levels_[place.level], place, moves[at].point, idx);
+  }
+  own_moving_->prefetch({entries.data(), n});
 }
 
 // The buckets that the event looks at.
@@ -293,7 +306,7 @@ void SpatialGridIndex::find_places(std::uint32_t missing, const MovingGrid* movi
   for (const Probe& probe : scratch.probes) {
     const BucketEntries entries = moving == nullptr ? buckets_.find(probe.hash, probe.key)
                                                     : moving->find(probe.hash, probe.key);
-    for (std::uint32_t at = 0; at < entries.size; at += 16) __builtin_prefetch(entries.xy + at);
+    for (std::uint32_t at = 0; at < entries.size; at += 16) prefetch_line(entries.xy + at);
     scratch.found.push_back(entries);
     n_most += entries.size;
   }
@@ -319,7 +332,7 @@ void SpatialGridIndex::find_places(std::uint32_t missing, const MovingGrid* movi
                                 probe.z, probe.limit, first);
     }
     for (const PlaceIdx* each = first; each < next; ++each) {
-      __builtin_prefetch(places_.data() + *each);
+      prefetch_line(places_.data() + *each);
     }
   }
   if (moving != nullptr) {
@@ -343,7 +356,7 @@ void SpatialGridIndex::find_places(std::uint32_t missing, const MovingGrid* movi
         std::exchange(scratch.stamp_of[*each], scratch.stamp) == scratch.stamp) {
       continue;
     }
-    __builtin_prefetch(blooms_.data() + place.first);
+    prefetch_line(blooms_.data() + place.first);
     all[n_within++] = *each;
   }
   scratch.n_places = n_within;
@@ -362,7 +375,7 @@ void SpatialGridIndex::find_candidates(std::uint32_t missing, SpatialGridScratch
                                                missing, scratch.subsets.data());
     for (std::size_t each = 0; each < n; ++each) {
       const FilterIdx filter = place.first + scratch.subsets[each];
-      __builtin_prefetch(&table_->filter(filter));
+      prefetch_line(&table_->filter(filter));
       scratch.candidates.push_back({filter, at});
     }
   }
@@ -372,16 +385,16 @@ void SpatialGridIndex::verify(SpatialGridScratch& scratch, Collector& out,
                               Counters& counters) const {
   for (const Candidate& each : scratch.candidates) {
     const Range& constraints = table_->filter(each.filter).constraints;
-    if (constraints.count > 0) __builtin_prefetch(&table_->constraint(constraints.first));
+    if (constraints.count > 0) prefetch_line(&table_->constraint(constraints.first));
   }
   for (const Candidate& each : scratch.candidates) {
     const Range& constraints = table_->filter(each.filter).constraints;
     if (constraints.count == 0) continue;
     const Constraint& first = table_->constraint(constraints.first);
     if (first.is_interval()) {
-      __builtin_prefetch(&table_->number(first.set));
+      prefetch_line(&table_->number(first.set));
     } else {
-      __builtin_prefetch(&table_->general(first));
+      prefetch_line(&table_->general(first));
     }
   }
   std::uint32_t matched = ~std::uint32_t{0};  // a place: its other filters have the same owner

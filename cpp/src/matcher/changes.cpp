@@ -1,5 +1,6 @@
 // Changes of a matcher: read aside, checked, logged, then taken, all or none.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <unordered_map>
@@ -174,10 +175,28 @@ MovableIndex* Matcher::State::find_movable(std::uint32_t slot) const {
   return nullptr;
 }
 
-void Matcher::State::move_in_place(MovableIndex& index, std::uint32_t slot, const Centre& centre) {
-  index.follow(slot, centre.point);
-  store_->move(slot, centre);
-  if (!is_merging_) return;
+// In groups: what a group needs is fetched before its first row is moved, so that misses overlap.
+void Matcher::State::move_in_place(std::span<const Move> rows, std::span<const InPlace> in_place) {
+  constexpr std::size_t kGroup = 16;
+  std::array<SlotMove, kGroup> group;
+  for (std::size_t first = 0, end = 0; first < in_place.size(); first = end) {
+    MovableIndex& index = *in_place[first].index;
+    for (; end < in_place.size() && end < first + kGroup && in_place[end].index == &index; ++end) {
+      const auto [_, slot, row] = in_place[end];
+      store_->centres()->prefetch(slot);
+      group[end - first] = {slot, to_point(space_, rows[row].x, rows[row].y)};
+    }
+    index.prefetch({group.data(), end - first});
+    for (std::size_t at = first; at < end; ++at) {
+      const SlotMove& to = group[at - first];
+      index.follow(to.slot, to.point);
+      store_->move(to.slot, {rows[in_place[at].row].x, rows[in_place[at].row].y, to.point});
+      if (is_merging_) note_move(to.slot);
+    }
+  }
+}
+
+void Matcher::State::note_move(std::uint32_t slot) {
   if (is_moved_in_merge_.size() <= slot) is_moved_in_merge_.resize(store_->n_slots());
   if (is_moved_in_merge_[slot]) return;
   is_moved_in_merge_[slot] = true;
@@ -219,21 +238,17 @@ std::vector<RowError> Matcher::State::move_by_text(std::span<const Move> rows,
 }
 
 std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
-  constexpr std::size_t kAhead = 8;  // rows whose memory is fetched before they are read
-  struct InPlace {
-    MovableIndex* index;
-    std::uint32_t slot, row;
-  };
   std::vector<RowError> errors;
   const std::lock_guard lock(writer_);
   std::vector<InPlace> in_place;
   in_place.reserve(rows.size());
+  std::vector<std::uint32_t> slots(rows.size());
+  store_->find_many(slots, [&](std::size_t row) { return rows[row].id; });
   std::vector<Move> others;
   std::vector<std::size_t> row_of_other;
   for (std::size_t row = 0; row < rows.size() && errors.size() < kMaxRowErrors; ++row) {
-    if (row + kAhead < rows.size()) store_->prefetch(rows[row + kAhead].id);
     const Move& move = rows[row];
-    const std::uint32_t slot = store_->find(move.id);
+    const std::uint32_t slot = slots[row];
     const auto fail = [&, at = row](const std::string& why) {
       errors.push_back({at, why, std::nullopt});
     };
@@ -267,16 +282,7 @@ std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
   }
   if (!errors.empty() || rows.empty()) return errors;
   log(is_durable() ? encode_moves(rows) : std::string());
-  for (std::size_t at = 0; at < in_place.size(); ++at) {
-    if (at + kAhead < in_place.size()) {
-      const InPlace& next = in_place[at + kAhead];
-      next.index->prefetch(next.slot);
-      store_->centres()->prefetch(next.slot);
-    }
-    const Move& move = rows[in_place[at].row];
-    move_in_place(*in_place[at].index, in_place[at].slot,
-                  {move.x, move.y, to_point(space_, move.x, move.y)});
-  }
+  move_in_place(rows, in_place);
   if (!moved.empty()) {
     take(moved, staged);
   } else if (has_merge_to_do() || wants_checkpoint()) {

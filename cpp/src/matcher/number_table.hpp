@@ -7,6 +7,8 @@
 // of a matcher. Removal shifts the run that follows back, so there are no tombstones.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,6 +16,7 @@
 
 #include "tamis/catalogue.hpp"
 #include "tamis/id.hpp"
+#include "tamis/prefetch.hpp"
 
 namespace tamis {
 
@@ -24,15 +27,33 @@ class NumberTable {
   // `id_of(number)` gives the id of a number that was inserted.
   template <typename IdOf>
   std::uint32_t find(const IdView& id, const IdOf& id_of) const {
-    if (n_places_ == 0) return kNone;
-    for (std::size_t at = hash(id) & mask_;; at = (at + 1) & mask_) {
-      if (places_[at] == 0) return kNone;
-      if (id_of(places_[at] - 1) == id) return places_[at] - 1;
-    }
+    return n_places_ == 0 ? kNone : find_from(hash(id) & mask_, id, id_of);
   }
 
-  void prefetch(const IdView& id) const {
-    if (n_places_ > 0) __builtin_prefetch(places_ + (hash(id) & mask_));
+  // The numbers of many ids, or kNone. Their misses overlap: `fetch(number)` is called for what
+  // id_of() will probably be asked, some time before.
+  template <typename IdAt, typename IdOf, typename Fetch>
+  void find_many(std::span<std::uint32_t> numbers, const IdAt& id_at, const IdOf& id_of,
+                 const Fetch& fetch) const {
+    if (n_places_ == 0) {
+      std::fill(numbers.begin(), numbers.end(), kNone);
+      return;
+    }
+    constexpr std::size_t kGroup = 16;
+    std::array<std::size_t, kGroup> home;
+    for (std::size_t first = 0; first < numbers.size(); first += kGroup) {
+      const std::size_t n = std::min(kGroup, numbers.size() - first);
+      for (std::size_t at = 0; at < n; ++at) {
+        home[at] = hash(id_at(first + at)) & mask_;
+        prefetch_line(places_ + home[at]);
+      }
+      for (std::size_t at = 0; at < n; ++at) {
+        if (const std::uint32_t place = places_[home[at]]; place != 0) fetch(place - 1);
+      }
+      for (std::size_t at = 0; at < n; ++at) {
+        numbers[first + at] = find_from(home[at], id_at(first + at), id_of);
+      }
+    }
   }
 
   // The id of `number` must not be there yet.
@@ -77,6 +98,13 @@ class NumberTable {
   }
 
  private:
+  template <typename IdOf>
+  std::uint32_t find_from(std::size_t home, const IdView& id, const IdOf& id_of) const {
+    for (std::size_t at = home;; at = (at + 1) & mask_) {
+      if (places_[at] == 0) return kNone;
+      if (id_of(places_[at] - 1) == id) return places_[at] - 1;
+    }
+  }
   static std::uint64_t hash(const IdView& id) {
     if (id.type == IdType::string) return hash_name(id.string);
     const auto product = static_cast<unsigned __int128>(static_cast<std::uint64_t>(id.integer)) *

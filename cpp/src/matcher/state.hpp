@@ -188,7 +188,12 @@ class Matcher::State {
   void append(std::span<const NewSubscription> rows, Staged& staged);
   // The index in which the area of the slot can move, or null.
   MovableIndex* find_movable(std::uint32_t slot) const;
-  void move_in_place(MovableIndex& index, std::uint32_t slot, const Centre& centre);
+  struct InPlace {
+    MovableIndex* index;
+    std::uint32_t slot, row;
+  };
+  void move_in_place(std::span<const Move> rows, std::span<const InPlace> in_place);
+  void note_move(std::uint32_t slot);  // during a merge
   std::vector<RowError> move_by_text(std::span<const Move> rows,
                                      std::vector<NewSubscription>& moved,
                                      std::deque<std::string>& texts) const;

@@ -13,6 +13,7 @@
 
 #include "engines/spatial_grid/cells.hpp"
 #include "tamis/column.hpp"
+#include "tamis/prefetch.hpp"
 #include "tamis/sections.hpp"
 
 namespace tamis::spatial_grid {
@@ -58,7 +59,7 @@ class Buckets {
   void save(SectionWriter& sections) const;
 
   std::size_t size() const { return records_.size(); }
-  void prefetch(std::uint64_t hash) const { __builtin_prefetch(table_.data() + (hash >> shift_)); }
+  void prefetch(std::uint64_t hash) const { prefetch_line(table_.data() + (hash >> shift_)); }
   BucketEntries find(std::uint64_t hash, const BucketKey& key) const {
     const std::size_t mask = table_.size() - 1;
     for (std::size_t at = hash >> shift_;; at = (at + 1) & mask) {

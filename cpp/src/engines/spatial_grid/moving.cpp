@@ -1,7 +1,9 @@
 #include "engines/spatial_grid/moving.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <new>
 #include <utility>
 
 namespace tamis::spatial_grid {
@@ -33,7 +35,7 @@ MovingGrid::MovingGrid(const Buckets& built, std::size_t n_places, bool is_flat)
 
 MovingGrid::~MovingGrid() {
   for (std::size_t bucket = 0; bucket < n_buckets_; ++bucket) {
-    delete buckets_[bucket].array.load(std::memory_order_relaxed);
+    FreeArray()(buckets_[bucket].array.load(std::memory_order_relaxed));
   }
 }
 
@@ -48,7 +50,7 @@ BucketEntries MovingGrid::find(std::uint64_t hash, const BucketKey& key) const {
     if (found == 0) return {};
     const Bucket& bucket = buckets_[found - 1];
     if (!(bucket.key == key)) continue;
-    const Array* const array = bucket.array.load(std::memory_order_acquire);
+    Array* const array = bucket.array.load(std::memory_order_acquire);
     if (array == nullptr) return built_entries(found - 1);
     const std::uint32_t size = array->size.load(std::memory_order_acquire);
     return {column(*array, 0), is_flat_ ? nullptr : column(*array, 1),
@@ -87,10 +89,10 @@ std::uint32_t MovingGrid::find_or_add(const BucketKey& key) {
   return bucket;
 }
 
-std::unique_ptr<MovingGrid::Array> MovingGrid::make_array(std::size_t capacity) {
-  auto array = std::make_unique<Array>();
-  array->capacity = static_cast<std::uint32_t>(capacity);
-  array->words = std::make_unique_for_overwrite<std::uint32_t[]>(n_columns() * capacity);
+MovingGrid::OwnArray MovingGrid::make_array(std::size_t capacity) {
+  void* const bytes =
+      ::operator new(sizeof(Array) + n_columns() * capacity * sizeof(std::uint32_t));
+  OwnArray array(new (bytes) Array{static_cast<std::uint32_t>(capacity)});
   n_array_words_ += n_columns() * capacity;
   return array;
 }
@@ -99,7 +101,7 @@ std::unique_ptr<MovingGrid::Array> MovingGrid::make_array(std::size_t capacity) 
 MovingGrid::Array& MovingGrid::own_array(std::uint32_t bucket) {
   if (Array* const array = buckets_[bucket].array.load(std::memory_order_relaxed)) return *array;
   const BucketEntries built = built_entries(bucket);
-  std::unique_ptr<Array> array = make_array(built.size + built.size / 2 + 4);
+  OwnArray array = make_array(built.size + built.size / 2 + 4);
   std::copy_n(built.xy, built.size, column(*array, 0));
   if (!is_flat_) std::copy_n(built.z, built.size, column(*array, 1));
   std::copy_n(built.places, built.size, column(*array, places_column()));
@@ -114,7 +116,7 @@ MovingGrid::Array& MovingGrid::own_array(std::uint32_t bucket) {
 MovingGrid::Array& MovingGrid::renew(std::uint32_t bucket_idx) {
   gate_.try_advance();
   Bucket& bucket = buckets_[bucket_idx];
-  std::unique_ptr<Array> old(bucket.array.load(std::memory_order_relaxed));
+  OwnArray old(bucket.array.load(std::memory_order_relaxed));
   const std::uint32_t n_old = old->size.load(std::memory_order_relaxed);
   const std::uint32_t* const stale_at = stale_column(*old);
   const auto is_needed = [&](std::uint32_t at) {
@@ -124,7 +126,7 @@ MovingGrid::Array& MovingGrid::renew(std::uint32_t bucket_idx) {
   };
   std::uint32_t n_needed = 0;
   for (std::uint32_t at = 0; at < n_old; ++at) n_needed += is_needed(at);
-  std::unique_ptr<Array> next = make_array(n_needed + n_needed / 2 + 8);
+  OwnArray next = make_array(n_needed + n_needed / 2 + 8);
   const std::uint32_t* const places = column(*old, places_column());
   std::uint32_t n_next = 0;
   bucket.n_stale = 0;
@@ -169,6 +171,45 @@ void MovingGrid::move(const Entry& to) {
   const std::uint32_t n_live = left_array.size.load(std::memory_order_relaxed) - left.n_stale;
   if (left.n_stale > std::max({kFewStale, n_live, left.least_stale})) renew(old.bucket);
   if (++n_moves_ % kMovesPerLook == 0) reclaim();
+}
+
+// Step by step: each reads what the one before has fetched.
+void MovingGrid::prefetch(std::span<const Entry> moves) const {
+  std::array<std::size_t, kMostPrefetched> home;
+  std::array<const Bucket*, 2 * kMostPrefetched> buckets;
+  std::array<Array*, 2 * kMostPrefetched> arrays;
+  const std::size_t n = std::min(moves.size(), kMostPrefetched);
+  const Table& table = *own_table_;
+  const auto fetch = [](const Bucket* bucket) {
+    prefetch_line(bucket);
+    prefetch_line(&bucket->array);
+  };
+  for (std::size_t at = 0; at < n; ++at) {
+    home[at] = hash_key(moves[at].key) >> table.shift;
+    prefetch_line(&table.slots[home[at]]);
+    buckets[n + at] = &buckets_[where_[moves[at].place].bucket];
+    fetch(buckets[n + at]);
+  }
+  for (std::size_t at = 0; at < n; ++at) {
+    const std::uint32_t found = table.slots[home[at]].load(std::memory_order_relaxed);
+    buckets[at] = &buckets_[found == 0 ? 0 : found - 1];
+    fetch(buckets[at]);
+  }
+  for (std::size_t at = 0; at < 2 * n; ++at) {
+    arrays[at] = buckets[at]->array.load(std::memory_order_relaxed);
+    prefetch_line(arrays[at]);
+  }
+  for (std::size_t at = 0; at < n; ++at) {
+    if (Array* const to = arrays[at]) {
+      const std::uint32_t end = to->size.load(std::memory_order_relaxed);
+      for (std::size_t each = 0; each < n_columns(); ++each) {
+        prefetch_line(column(*to, each) + end);
+      }
+    }
+    if (Array* const left = arrays[n + at]) {
+      prefetch_line(stale_column(*left) + where_[moves[at].place].entry);
+    }
+  }
 }
 
 void MovingGrid::reclaim() {

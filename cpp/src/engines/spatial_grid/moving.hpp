@@ -38,14 +38,17 @@ class MovingGrid {
   ReaderGate::Pass enter() const { return gate_.enter(); }
   void prefetch(std::uint64_t hash) const {
     const Table* const table = table_.load(std::memory_order_acquire);
-    __builtin_prefetch(table->slots.get() + (hash >> table->shift));
+    prefetch_line(table->slots.get() + (hash >> table->shift));
   }
   BucketEntries find(std::uint64_t hash, const BucketKey& key) const;
 
   // --- the writer's part ---
   // The entry's place stands there from now on.
   void move(const Entry& to);
-  void prefetch_place(PlaceIdx place) const { __builtin_prefetch(&where_[place], 1); }
+  // Fetches what move() will read of a place; and then, for some moves at once, all the rest.
+  void prefetch(PlaceIdx place) const { prefetch_line(&where_[place]); }
+  static constexpr std::size_t kMostPrefetched = 16;
+  void prefetch(std::span<const Entry> moves) const;
   void forget_readers() { gate_.forget_readers(); }
   // Are there many more buckets than a new grid would have?
   bool is_worn() const { return n_buckets_ > 4096 + 2 * n_built_ + where_.size(); }
@@ -55,8 +58,14 @@ class MovingGrid {
   struct Array {
     std::uint32_t capacity = 0;
     std::atomic<std::uint32_t> size{0};
-    std::unique_ptr<std::uint32_t[]> words;
+    std::uint32_t* words() {
+      return reinterpret_cast<std::uint32_t*>(this + 1);
+    }  // allocated with it
   };
+  struct FreeArray {
+    void operator()(Array* array) const { ::operator delete(array); }
+  };
+  using OwnArray = std::unique_ptr<Array, FreeArray>;
   struct Bucket {
     BucketKey key;
     std::uint32_t n_stale;      // the writer's
@@ -75,17 +84,17 @@ class MovingGrid {
   template <typename T>
   struct Retired {
     std::uint64_t epoch = 0;
-    std::unique_ptr<T> item;
+    T item;
   };
 
-  std::uint32_t* column(const Array& array, std::size_t at) const {
-    return array.words.get() + at * array.capacity;
+  std::uint32_t* column(Array& array, std::size_t at) const {
+    return array.words() + at * array.capacity;
   }
   std::size_t places_column() const { return is_flat_ ? 1 : 2; }
   std::size_t n_columns() const { return is_flat_ ? 3 : 4; }
-  std::uint32_t* stale_column(const Array& array) const { return column(array, n_columns() - 1); }
+  std::uint32_t* stale_column(Array& array) const { return column(array, n_columns() - 1); }
   BucketEntries built_entries(std::uint32_t bucket) const;
-  std::unique_ptr<Array> make_array(std::size_t capacity);
+  OwnArray make_array(std::size_t capacity);
   Array& own_array(std::uint32_t bucket);
   Array& renew(std::uint32_t bucket);
   std::uint32_t find_or_add(const BucketKey& key);
@@ -101,8 +110,8 @@ class MovingGrid {
   std::atomic<Table*> table_{nullptr};
   std::unique_ptr<Table> own_table_;
   std::vector<Where> where_;  // [n_places]
-  std::deque<Retired<Array>> retired_arrays_;
-  std::deque<Retired<Table>> retired_tables_;
+  std::deque<Retired<OwnArray>> retired_arrays_;
+  std::deque<Retired<std::unique_ptr<Table>>> retired_tables_;
   std::size_t n_array_words_ = 0;  // retired ones too
   std::uint32_t n_moves_ = 0;
 };

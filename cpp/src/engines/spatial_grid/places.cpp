@@ -179,13 +179,15 @@ Places make_places(const FilterTable& table, std::span<const std::uint32_t> owne
 }
 
 Entry make_entry(const Level& level, const Place& place, const Point& centre, PlaceIdx idx) {
-  const Cell cell = level.cell_of(centre);
+  // Not as a Cell: two halves that are written and then read as one wait for all writes before.
+  const std::int32_t x = level.cell_of(centre.x), y = level.cell_of(centre.y),
+                     z = level.cell_of(centre.z);
   const auto on_lattice = [&](double at, std::int32_t of_cell) {
     return Level::within(level.lattice_of(at, of_cell));
   };
-  return {{cell, place.level, place.term},
-          Level::pack(on_lattice(centre.x, cell.x), on_lattice(centre.y, cell.y)),
-          Level::pack(on_lattice(centre.z, cell.z), 0),
+  return {{{x, y, z}, place.level, place.term},
+          Level::pack(on_lattice(centre.x, x), on_lattice(centre.y, y)),
+          Level::pack(on_lattice(centre.z, z), 0),
           idx};
 }
 
