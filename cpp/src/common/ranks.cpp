@@ -189,22 +189,7 @@ std::size_t Ranks::Search::n_bytes() const {
 }
 
 std::uint32_t Ranks::number_rank(const Attribute& of, double value, std::int32_t fine) const {
-  if (of.n_direct > 0) {
-    // floor() first: it is exact, and so is the difference of two integers.
-    const double whole = std::floor(value);
-    const double place = whole - of.direct_low;
-    if (!(place >= 0)) return 0;
-    if (place >= of.n_direct) return of.n_number_cuts;
-    const auto at = static_cast<std::size_t>(place);
-    const Integers& integers = direct_[of.direct_at + at / 64];
-    const std::uint64_t here = std::uint64_t{1} << (at % 64), below = here - 1;
-    const bool is_behind = whole != value || fine > 0;
-    const std::uint64_t before = is_behind || fine == 0 ? below | here : below;
-    const std::uint64_t after = is_behind ? below | here : below;
-    return integers.n_cuts +
-           static_cast<std::uint32_t>(std::popcount(Integers::bits(integers.cuts_before) & before) +
-                                      std::popcount(Integers::bits(integers.cuts_after) & after));
-  }
+  if (of.n_direct > 0) return direct_rank(of, value, fine > 0);
   if (of.number_node == kNone) return 0;
   const std::uint64_t key = key_of(value);
   const std::uint32_t point = numbers_.find(of.number_node, key, value);
