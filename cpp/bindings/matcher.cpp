@@ -234,7 +234,7 @@ View view_of(const Matcher& matcher) { return matcher.view(); }
 
 nb::list match_one(const Matcher& matcher, nb::handle event, nb::handle at, nb::handle deliver) {
   EventBatch batch;
-  const View view = view_of(matcher);
+  View view = view_of(matcher);
   batch.encode_for(view.names());
   encode_dict(event, view.names(), batch);
   if (const auto position = to_position(at)) {
@@ -246,7 +246,7 @@ nb::list match_one(const Matcher& matcher, nb::handle event, nb::handle at, nb::
   MatchResult result;
   {
     const nb::gil_scoped_release released;
-    result = matcher.match(view, batch, options);
+    result = matcher.match(std::move(view), batch, options);
   }
   nb::list ids;
   for (const std::uint32_t target : result.targets) ids.append(to_python(result.id(target)));

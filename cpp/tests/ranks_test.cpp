@@ -237,6 +237,41 @@ TEST(ranks_are_exact_for_strings_with_much_in_common) {
   }
 }
 
+// A text is compared by its first eight bytes where these say which it is: not where zeros stand at
+// its end, nor where the prefix of all points takes them.
+TEST(ranks_are_exact_for_texts_about_eight_bytes_long_and_zeros_at_their_end) {
+  const std::string zero(1, '\0'), letters = "abcdefghijklmnopqrst";
+  for (std::size_t n_prefix = 0; n_prefix <= 10; ++n_prefix) {
+    const std::string prefix = letters.substr(0, n_prefix);
+    std::vector<std::string> texts = {prefix, prefix + "z"};
+    for (std::size_t more = 1; more <= 10; ++more) {
+      const std::string text = prefix + letters.substr(10, more);
+      for (const std::string& end : {std::string(), zero, zero + zero, zero + "k"}) {
+        texts.push_back(text + end);
+      }
+    }
+    std::vector<std::string> others = {zero, prefix + zero, prefix + "\xFF", "abb", "b"};
+    for (std::size_t size = 0; size < n_prefix; ++size) {
+      others.push_back(letters.substr(0, size));
+      others.push_back(letters.substr(0, size) + zero);
+    }
+    for (std::size_t step = 1; step <= 3; ++step) {  // 2, 3: texts that are not points too
+      std::vector<std::string> predicates;
+      for (std::size_t each = 0; each < texts.size(); each += step) {
+        const char* op[] = {" = ", " < ", " <= "};
+        predicates.push_back("a0" + std::string(op[each / step % 3]) + "'" + texts[each] + "'");
+      }
+      std::vector<EventValue> values;
+      for (const std::string& text : texts)
+        values.push_back(EventValue::of(std::string_view(text)));
+      for (const std::string& text : others) {
+        values.push_back(EventValue::of(std::string_view(text)));
+      }
+      CHECK(check_all(table_of(predicates, 1), values) > 100);
+    }
+  }
+}
+
 TEST(ranks_of_an_attribute_without_constraints_tell_types_and_absence_apart) {
   const FilterTable table = table_of({"a1 = 1"}, 2);
   const Ranks ranks(table);

@@ -135,24 +135,26 @@ Answers answers_of(const Snapshot& snapshot, const EventBatch& events, Deliver d
                                             : snapshot.store->id(target))
         .integer;
   };
-  const MatchPart ids = match_range(snapshot, events, {Output::ids, deliver}, false, 0,
-                                    events.size(), nullptr, 0, workspace);
-  const MatchPart counts = match_range(snapshot, events, {Output::count, deliver}, false, 0,
-                                       events.size(), nullptr, 0, workspace);
+  const auto match_all = [&](Output output, const MatchRows& rows) {
+    return match_range(snapshot, events, {output, deliver}, false, 0, events.size(), rows,
+                       workspace);
+  };
+  std::vector<std::int64_t> n_ids(events.size(), -1), counts(events.size(), -2);
+  const MatchPart ids = match_all(Output::ids, {n_ids.data(), nullptr, 0});
+  match_all(Output::count, {counts.data(), nullptr, 0});
   const std::size_t n_targets =
       deliver == Deliver::subscribers ? snapshot.n_subscribers : snapshot.n_slots;
   const std::size_t n_words = (n_targets + 63) / 64;
   std::vector<std::uint64_t> bits(n_words * events.size());
-  match_range(snapshot, events, {Output::bitset, deliver}, false, 0, events.size(), bits.data(),
-              n_words, workspace);
-  CHECK(ids.counts == counts.counts);
+  match_all(Output::bitset, {nullptr, bits.data(), n_words});
+  CHECK(n_ids == counts);
   Answers answers(events.size());
   std::size_t at = 0;
   for (std::size_t event = 0; event < events.size(); ++event) {
-    for (std::int64_t each = 0; each < ids.counts[event]; ++each, ++at) {
+    for (std::int64_t each = 0; each < n_ids[event]; ++each, ++at) {
       answers[event].insert(id_of(ids.targets[at]));
     }
-    CHECK_EQ(answers[event].size(), static_cast<std::size_t>(ids.counts[event]));  // each once
+    CHECK_EQ(answers[event].size(), static_cast<std::size_t>(n_ids[event]));  // each once
     std::set<std::int64_t> by_bits;
     for (std::uint32_t target = 0; target < n_targets; ++target) {
       if (bits[event * n_words + target / 64] >> (target % 64) & 1) by_bits.insert(id_of(target));

@@ -179,7 +179,7 @@ class Matcher {
   // The state with all changes that returned before this call.
   View view() const;
   // Throws ArgumentError if the events were encoded for an older view with fewer attributes.
-  MatchResult match(const View& view, const EventBatch& events, const MatchOptions& options) const;
+  MatchResult match(View view, const EventBatch& events, const MatchOptions& options) const;
   // Waits until every change is indexed and merged. Throws what a merge threw.
   void flush();
   // Merges, and writes what lives now to a new directory that Matcher can open.

@@ -1,13 +1,22 @@
 // Cuts beside integers that lie close, two bits for each integer: part of Ranks.
 #pragma once
 
+#include <cstddef>
+
 #include "common/host_device.hpp"
 
 namespace tamis {
 
-struct Integers {  // 64 of them
-  std::uint64_t cuts_before = 0, cuts_after = 0;
-  std::uint64_t n_cuts = 0;  // of all integers below
+struct Integers {                                   // 64 of them, in 20 bytes
+  std::uint32_t n_cuts = 0;                         // of all integers below
+  std::uint32_t cuts_before[2]{}, cuts_after[2]{};  // bits
+
+  void add(std::size_t at, bool is_after) {
+    (is_after ? cuts_after : cuts_before)[at / 32] |= std::uint32_t{1} << (at % 32);
+  }
+  TAMIS_HOST_DEVICE static std::uint64_t bits(const std::uint32_t (&halves)[2]) {
+    return halves[0] | std::uint64_t{halves[1]} << 32;
+  }
 };
 
 struct IntegerCuts {  // of one attribute
@@ -16,8 +25,8 @@ struct IntegerCuts {  // of one attribute
   std::uint32_t n_integers = 0;  // 0: there is no cut
   std::uint32_t n_cuts = 0;
 
-  // The number of cuts at or before (value, fine); see Cut.
-  TAMIS_HOST_DEVICE std::uint32_t rank(double value, std::int32_t fine) const {
+  // The number of cuts at or before the value, or the place just after it.
+  TAMIS_HOST_DEVICE std::uint32_t rank(double value, bool is_after) const {
     // floor() first: it is exact, and so is the difference of two integers.
     const double whole = __builtin_floor(value);
     const double place = whole - low;
@@ -26,11 +35,9 @@ struct IntegerCuts {  // of one attribute
     const auto at = static_cast<std::uint32_t>(place);
     const Integers& of_64 = integers[at / 64];
     const std::uint64_t here = std::uint64_t{1} << (at % 64), below = here - 1;
-    const bool is_behind = whole != value || fine > 0;
-    const std::uint64_t before = is_behind || fine == 0 ? below | here : below;
-    const std::uint64_t after = is_behind ? below | here : below;
-    return static_cast<std::uint32_t>(of_64.n_cuts) + count_bits(of_64.cuts_before & before) +
-           count_bits(of_64.cuts_after & after);
+    const std::uint64_t after = is_after || whole != value ? below | here : below;
+    return of_64.n_cuts + count_bits(Integers::bits(of_64.cuts_before) & (below | here)) +
+           count_bits(Integers::bits(of_64.cuts_after) & after);
   }
 };
 

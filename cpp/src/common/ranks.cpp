@@ -10,7 +10,9 @@
 namespace tamis {
 namespace {
 
-constexpr std::uint32_t kHasBefore = 1, kHasOdd = 2;
+constexpr std::uint32_t kHasBefore = 1;
+constexpr std::uint32_t kHasOdd = 2;  // of numbers
+constexpr std::uint32_t kIsKey = 2;   // of strings: no other text has its key, see is_key
 constexpr std::uint32_t kCountShift = 2;
 constexpr std::size_t kMaxCuts = std::size_t{1} << 30;  // of an attribute: what a word can count
 // Five steps of halving within three or four cache lines; a further level costs two misses.
@@ -18,8 +20,8 @@ constexpr std::uint32_t kMaxLeafPoints = 24;
 // Each level at least divides the range of keys by the number of its buckets. Values that need more
 // than this are exponents of exponents; the halving that is left is still correct.
 constexpr int kMaxDepth = 4;
-// An integer of `direct` costs 3/8 of a byte, a point of the tree about 20.
-constexpr double kDirectSpread = 48;
+// An integer of `direct` costs 5/16 of a byte, a point of the tree about 20.
+constexpr double kDirectSpread = 64;
 constexpr double kMaxDirect = 0x1p52;  // up to here integers have neighbours and no residue
 
 std::uint64_t key_of(double value) {
@@ -33,19 +35,46 @@ double value_of(std::uint64_t key) {
   return std::bit_cast<double>(key & sign ? key ^ sign : ~key);
 }
 
+template <typename Word>
+Word load_big_endian(const char* from) {
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  if constexpr (std::endian::native == std::endian::big) return word;
+  if constexpr (sizeof word == 8) return __builtin_bswap64(word);
+  return static_cast<Word>(__builtin_bswap32(static_cast<std::uint32_t>(word)));
+}
+
+// The first eight bytes, zeros behind the end.
 std::uint64_t key_of(std::string_view text) {
-  if constexpr (std::endian::native == std::endian::little) {
-    if (text.size() >= 8) {
-      std::uint64_t bytes = 0;
-      std::memcpy(&bytes, text.data(), sizeof bytes);
-      return __builtin_bswap64(bytes);
-    }
+  const char* const data = text.data();
+  const std::size_t n_bytes = text.size();
+  if (n_bytes >= 8) return load_big_endian<std::uint64_t>(data);
+  const auto n_missing_bits = static_cast<unsigned>(8 * (8 - n_bytes));
+  if (n_bytes >= 4) {
+    return std::uint64_t{load_big_endian<std::uint32_t>(data)} << 32 |
+           std::uint64_t{load_big_endian<std::uint32_t>(data + n_bytes - 4)} << n_missing_bits;
   }
-  const std::size_t n_bytes = std::min<std::size_t>(text.size(), 8);
-  std::uint64_t key = 0;
-  for (std::size_t at = 0; at < n_bytes; ++at)
-    key = key << 8 | static_cast<unsigned char>(text[at]);
-  return n_bytes == 0 ? 0 : key << (64 - 8 * n_bytes);
+  if (n_bytes == 0) return 0;
+  const auto byte = [&](std::size_t at) {
+    return std::uint64_t{static_cast<unsigned char>(data[at])};
+  };
+  const std::size_t middle = n_bytes / 2;
+  return byte(0) << 56 | byte(middle) << (56 - 8 * middle) | byte(n_bytes - 1) << n_missing_bits;
+}
+
+// Does the key alone say which text this is? Of all texts with that key only one does not end with
+// a zero and has no more than eight bytes.
+bool is_key(std::string_view text) {
+  return text.size() <= sizeof(std::uint64_t) && (text.empty() || text.back() != 0);
+}
+
+std::uint64_t first_bytes(std::uint64_t key, std::size_t n_bytes) {
+  return n_bytes == 0 ? 0 : key >> (64 - 8 * n_bytes);
+}
+
+std::uint32_t place_of(std::uint64_t key, std::uint32_t n_places) {
+  const std::uint64_t hash = (key * 0x9E3779B97F4A7C15ull) >> 32;
+  return static_cast<std::uint32_t>(hash * n_places >> 32);
 }
 
 bool is_odd(std::int32_t fine) { return fine != 0 && fine != 1; }
@@ -118,7 +147,7 @@ std::uint32_t Ranks::Search::build(std::uint32_t begin, std::uint32_t end, bool 
   return idx;
 }
 
-Ranks::Place Ranks::Search::find(std::uint32_t idx, std::uint64_t key, double value) const {
+std::uint32_t Ranks::Search::find(std::uint32_t idx, std::uint64_t key, double value) const {
   for (;;) {
     const Node& node = nodes[idx];
     std::uint64_t bucket = 0;
@@ -144,7 +173,7 @@ Ranks::Place Ranks::Search::find(std::uint32_t idx, std::uint64_t key, double va
       count -= half;
     }
     first += count == 1 && *first < key;
-    return {static_cast<std::uint32_t>(first - keys.data()), slot.first_point + slot.n_points};
+    return static_cast<std::uint32_t>(first - keys.data());
   }
 }
 
@@ -160,13 +189,10 @@ std::size_t Ranks::Search::n_bytes() const {
 }
 
 std::uint32_t Ranks::number_rank(const Attribute& of, double value, std::int32_t fine) const {
-  if (of.n_direct > 0) {
-    return IntegerCuts{direct_.data() + of.direct_at, of.direct_low, of.n_direct, of.n_number_cuts}
-        .rank(value, fine);
-  }
+  if (of.n_direct > 0) return cuts_of(of).rank(value, fine > 0);
   if (of.number_node == kNone) return 0;
   const std::uint64_t key = key_of(value);
-  const std::uint32_t point = numbers_.find(of.number_node, key, value).point;
+  const std::uint32_t point = numbers_.find(of.number_node, key, value);
   const std::uint32_t word = numbers_.words[point];
   const std::uint32_t n_before = word >> kCountShift;
   if (numbers_.keys[point] != key || point == of.number_end) return n_before;
@@ -185,27 +211,50 @@ std::uint32_t Ranks::number_rank(const Attribute& of, double value, std::int32_t
 
 std::uint32_t Ranks::string_rank(const Attribute& of, std::string_view text, bool is_after) const {
   if (of.string_node == kNone) return 0;
-  const std::string_view prefix{bytes_.data() + of.prefix_at, of.prefix_length};
-  if (const int order = text.substr(0, prefix.size()).compare(prefix); order != 0) {
-    return order < 0 ? 0 : of.n_string_cuts;
-  }
-  const std::string_view rest = text.substr(prefix.size());
-  const std::uint64_t key = key_of(rest);
-  const Place place = strings_.find(of.string_node, key, 0);
-  // Points of one key lie in one bucket: the text decides among them. Nearly always there is only
-  // one, and a search of the bucket would guess wrong at each step.
-  std::uint32_t point = place.point;
-  const auto order_at = [&](std::uint32_t at) {
-    if (at == place.end || strings_.keys[at] != key) return 1;
-    const std::string_view of_point = text_of(at);
-    if (std::max(of_point.size(), rest.size()) <= sizeof key) {
-      return of_point.size() < rest.size() ? -1 : of_point.size() > rest.size() ? 1 : 0;
+  const std::size_t n_prefix = of.prefix_length;
+  std::uint64_t key = key_of(text);
+  std::string_view rest = text;
+  // A text of a few bytes is read once, for its prefix and for its key.
+  if (n_prefix < sizeof key && text.size() <= sizeof key && text.size() >= n_prefix &&
+      first_bytes(key ^ of.prefix_key, n_prefix) == 0) {
+    rest = text.substr(n_prefix);
+    key <<= 8 * n_prefix;
+  } else if (n_prefix > 0) {
+    const std::string_view prefix{bytes_.data() + of.prefix_at, n_prefix};
+    if (const int order = text.substr(0, n_prefix).compare(prefix); order != 0) {
+      return order < 0 ? 0 : of.n_string_cuts;
     }
-    return of_point.compare(rest);
+    rest = text.substr(n_prefix);
+    key = key_of(rest);
+  }
+  const std::uint32_t point = exact_point(of, key);
+  if (point == kNone) return strings_.words[strings_.find(of.string_node, key, 0)] >> kCountShift;
+  const std::uint32_t word = strings_.words[point];
+  if (!is_after && (word & kIsKey) && is_key(rest))
+    return (word >> kCountShift) + (word & kHasBefore);
+  return rank_among_equal_keys(of, point, rest, is_after);
+}
+
+std::uint32_t Ranks::exact_point(const Attribute& of, std::uint64_t key) const {
+  const std::uint32_t* const places = exact_.data() + of.exact_at;
+  for (std::uint32_t at = place_of(key, of.n_exact);;) {
+    const std::uint32_t point = places[at];
+    if (point == kNone || strings_.keys[point] == key) return point;
+    if (++at == of.n_exact) at = 0;
+  }
+}
+
+// Points of one key are neighbours, from `point` on: the text decides among them. Nearly always
+// there is only one.
+std::uint32_t Ranks::rank_among_equal_keys(const Attribute& of, std::uint32_t point,
+                                           std::string_view rest, bool is_after) const {
+  const std::uint64_t key = strings_.keys[point];
+  const auto order_at = [&](std::uint32_t at) {
+    return at == of.string_end || strings_.keys[at] != key ? 1 : text_of(at).compare(rest);
   };
   int order = order_at(point);
   if (order < 0) {
-    std::uint32_t count = place.end - ++point;
+    std::uint32_t count = of.string_end - ++point;
     while (count > 0) {
       const std::uint32_t half = count / 2;
       if (order_at(point + half) < 0) {
@@ -242,15 +291,15 @@ bool Ranks::add_direct(Attribute& of, const std::vector<Cut>& cuts) {
   std::vector<Integers> all(n_integers / 64 + 1);
   for (const Cut& cut : cuts) {
     const auto at = static_cast<std::size_t>(cut.nearest - low);
-    Integers& of_64 = all[at / 64];
-    (cut.fine == 0 ? of_64.cuts_before : of_64.cuts_after) |= std::uint64_t{1} << (at % 64);
+    all[at / 64].add(at % 64, cut.fine != 0);
   }
   std::size_t n_cuts = 0, n_points = 0;
   for (Integers& of_64 : all) {
-    of_64.n_cuts = n_cuts;
-    n_cuts += static_cast<std::size_t>(std::popcount(of_64.cuts_before) +
-                                       std::popcount(of_64.cuts_after));
-    n_points += static_cast<std::size_t>(std::popcount(of_64.cuts_before | of_64.cuts_after));
+    of_64.n_cuts = static_cast<std::uint32_t>(n_cuts);
+    const std::uint64_t before = Integers::bits(of_64.cuts_before);
+    const std::uint64_t after = Integers::bits(of_64.cuts_after);
+    n_cuts += static_cast<std::size_t>(std::popcount(before) + std::popcount(after));
+    n_points += static_cast<std::size_t>(std::popcount(before | after));
   }
   if (!is_close(n_points)) return false;
   check_count(n_cuts);
@@ -312,6 +361,7 @@ void Ranks::add_strings(Attribute& of, std::vector<StringCutView>& cuts) {
     ++of.prefix_length;
   }
   of.prefix_at = bytes_.size();
+  of.prefix_key = key_of(first_text.substr(0, of.prefix_length));
   bytes_.append({first_text.data(), of.prefix_length});
   const std::uint32_t begin = size_of(strings_.keys);
   for (std::size_t first = 0; first < cuts.size();) {
@@ -320,16 +370,35 @@ void Ranks::add_strings(Attribute& of, std::vector<StringCutView>& cuts) {
     const std::string_view rest = cuts[first].text.substr(of.prefix_length);
     strings_.keys.push_back(key_of(rest));
     strings_.words.push_back(static_cast<std::uint32_t>(first) << kCountShift |
-                             (cuts[first].is_after ? 0 : kHasBefore));
-    texts_.push_back({bytes_.size(), static_cast<std::uint32_t>(rest.size())});
+                             (is_key(rest) ? kIsKey : 0) | (cuts[first].is_after ? 0 : kHasBefore));
+    texts_.push_back(bytes_.size());
     bytes_.append({rest.data(), rest.size()});
     first = next;
   }
   of.string_end = size_of(strings_.keys);
   of.string_node = strings_.build(begin, of.string_end, false, 0);
+  add_exact(of, begin);
   strings_.keys.push_back(~std::uint64_t{0});
   strings_.words.push_back(of.n_string_cuts << kCountShift);
-  texts_.push_back({bytes_.size(), 0});
+  texts_.push_back(bytes_.size());
+}
+
+void Ranks::add_exact(Attribute& of, std::uint32_t begin) {
+  const auto is_first = [&](std::uint32_t point) {
+    return point == begin || strings_.keys[point] != strings_.keys[point - 1];
+  };
+  std::uint32_t n_keys = 0;
+  for (std::uint32_t point = begin; point < of.string_end; ++point) n_keys += is_first(point);
+  of.exact_at = exact_.size();
+  of.n_exact = 2 * n_keys;  // of at most 2^30 points
+  exact_.append(of.n_exact, kNone);
+  std::uint32_t* const places = exact_.own().data() + of.exact_at;
+  for (std::uint32_t point = begin; point < of.string_end; ++point) {
+    if (!is_first(point)) continue;
+    std::uint32_t at = place_of(strings_.keys[point], of.n_exact);
+    while (places[at] != kNone) at = at + 1 == of.n_exact ? 0 : at + 1;
+    places[at] = point;
+  }
 }
 
 Ranks::Ranks(const FilterTable& table) : table_(&table) {
@@ -385,6 +454,7 @@ Ranks::Ranks(const FilterTable& table) : table_(&table) {
   strings_.shrink();
   odd_cuts_.shrink();
   direct_.shrink();
+  exact_.shrink();
   texts_.shrink();
   bytes_.shrink();
 }
@@ -448,7 +518,7 @@ void Ranks::intervals(const Constraint& constraint, std::vector<RankInterval>& o
 
 std::size_t Ranks::n_bytes() const {
   return attributes_.n_bytes() + numbers_.n_bytes() + strings_.n_bytes() + odd_cuts_.n_bytes() +
-         direct_.n_bytes() + texts_.n_bytes() + bytes_.n_bytes();
+         direct_.n_bytes() + exact_.n_bytes() + texts_.n_bytes() + bytes_.n_bytes();
 }
 
 }  // namespace tamis

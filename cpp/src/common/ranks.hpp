@@ -13,7 +13,7 @@
 //     keys    u64  order as the points do: bits of a double; eight bytes of a string
 //     words   u32  cuts before the point << 2 | has odd cuts << 1 | has a cut just before the value
 //                  (a further word ends the attribute's)
-//     texts        of strings: in full, compared where keys agree
+//     texts   u64  of strings: where the bytes behind the prefix begin, compared where keys agree
 //
 // A key is found in a tree of bucket arrays that is one level deep if values are spread evenly:
 //
@@ -24,13 +24,14 @@
 // from the lowest to the highest (a cut just before it, a cut just after it), and for every 64 of
 // them the cuts before. Odd cuts are those beside a double (2^53 + 1); they stand in a
 // sorted list. Strings drop the prefix that all points of the attribute have in common, so that
-// keys differ early.
+// keys differ early. Most strings of events are points, so `exact`, a hash table for each attribute
+// (key -> first point that has it, linear probing, half empty), is asked before the tree.
 //
 // All arrays are flat, of trivially copyable structs, and hold indices, never pointers.
 //
 // Cost: building O(n log n) for n boundaries; a number 1-2 cache misses in the slots and 2 at the
 // point, 1 and two counts of bits where `direct` serves; at worst (no bucket splits the points) a
-// binary search. About 20 bytes for a distinct number, 3/8 for an integer of `direct`. With 1M
+// binary search. About 20 bytes for a distinct number, 5/16 for an integer of `direct`. With 1M
 // boundaries a value took 50-100 ns spread evenly, 200 in the worst spread tried, 10-15 by `direct`
 // (2026-11-15, busy 2-core Xeon, batch of one attribute); building took 0.2 s.
 #pragma once
@@ -77,6 +78,8 @@ class Ranks {
     const std::uint32_t first_other = of.n_number_cuts + of.n_string_cuts + 2;
     switch (value.kind) {
       case Kind::number:
+        // Numbers with a residue are beyond all that are direct.
+        if (of.n_direct > 0) return cuts_of(of).rank(value.nearest, false);
         return number_rank(of, value.nearest, 2 * value.residue);
       case Kind::string:
         return of.n_number_cuts + 1 + string_rank(of, value.string(), false);
@@ -102,10 +105,7 @@ class Ranks {
   bool has_integer_cuts(AttributeId attribute) const {
     return attributes_[attribute].n_direct > 0 || attributes_[attribute].n_number_cuts == 0;
   }
-  IntegerCuts integer_cuts(AttributeId attribute) const {
-    const Attribute& of = attributes_[attribute];
-    return {direct_.data() + of.direct_at, of.direct_low, of.n_direct, of.n_number_cuts};
-  }
+  IntegerCuts integer_cuts(AttributeId attribute) const { return cuts_of(attributes_[attribute]); }
 
   std::size_t n_bytes() const;
 
@@ -123,9 +123,6 @@ class Ranks {
     std::uint32_t first_point = 0;
     std::uint32_t n_points = 0;  // or kIsChild | node
   };
-  struct Place {  // the first point not before a key, and where its bucket ends
-    std::uint32_t point = 0, end = 0;
-  };
   struct Search {
     Column<std::uint64_t> keys;
     Column<std::uint32_t> words;
@@ -133,7 +130,8 @@ class Ranks {
     Column<Node> nodes;
 
     std::uint32_t build(std::uint32_t begin, std::uint32_t end, bool is_number, int depth);
-    Place find(std::uint32_t node, std::uint64_t key, double value) const;
+    // The first point not before a key.
+    std::uint32_t find(std::uint32_t node, std::uint64_t key, double value) const;
     void shrink();
     std::size_t n_bytes() const;
   };
@@ -141,17 +139,14 @@ class Ranks {
     std::uint32_t point = 0;
     std::int32_t fine = 0;
   };
-  struct Text {
-    std::uint64_t at = 0;
-    std::uint32_t length = 0;
-  };
   struct Attribute {
     std::uint32_t n_number_cuts = 0, n_string_cuts = 0;
     std::uint32_t number_node = kNone, string_node = kNone;  // kNone: no points
     std::uint32_t number_end = 0, string_end = 0;            // one past the last point
     std::uint32_t n_direct = 0;                              // integers in direct_; 0: not used
     std::uint32_t prefix_length = 0;                         // of all strings
-    std::uint64_t prefix_at = 0, direct_at = 0;
+    std::uint32_t n_exact = 0;                               // places in exact_
+    std::uint64_t prefix_at = 0, prefix_key = 0, exact_at = 0, direct_at = 0;
     double direct_low = 0;
   };
   struct StringCutView {
@@ -159,11 +154,19 @@ class Ranks {
     bool is_after = false;
   };
 
+  IntegerCuts cuts_of(const Attribute& of) const {
+    return {direct_.data() + of.direct_at, of.direct_low, of.n_direct, of.n_number_cuts};
+  }
   // The number of cuts at or before (value, fine).
   std::uint32_t number_rank(const Attribute& of, double value, std::int32_t fine) const;
   std::uint32_t string_rank(const Attribute& of, std::string_view text, bool is_after) const;
+  // The first point with this key; kNone: no point has it.
+  std::uint32_t exact_point(const Attribute& of, std::uint64_t key) const;
+  std::uint32_t rank_among_equal_keys(const Attribute& of, std::uint32_t point,
+                                      std::string_view rest, bool is_after) const;
+  // What follows the prefix.
   std::string_view text_of(std::uint32_t point) const {
-    return {bytes_.data() + texts_[point].at, texts_[point].length};
+    return {bytes_.data() + texts_[point], texts_[point + 1] - texts_[point]};
   }
   // Calls visit(name, column) for every column of `ranks`, a Ranks.
   template <typename Visit, typename Of>
@@ -179,19 +182,23 @@ class Ranks {
     visit_search("strings", ranks.strings_);
     visit("odd_cuts", ranks.odd_cuts_);
     visit("direct", ranks.direct_);
+    visit("exact", ranks.exact_);
     visit("texts", ranks.texts_);
     visit("bytes", ranks.bytes_);
   }
   void add_numbers(Attribute& of, std::vector<Cut>& cuts);
   bool add_direct(Attribute& of, const std::vector<Cut>& cuts);
   void add_strings(Attribute& of, std::vector<StringCutView>& cuts);
+  void add_exact(Attribute& of, std::uint32_t begin);
 
   const FilterTable* table_;
   Column<Attribute> attributes_;  // [n_attributes]
   Search numbers_, strings_;
   Column<OddCut> odd_cuts_;  // by point and fine
   Column<Integers> direct_;
-  Column<Text> texts_;  // [points of strings_]
+  Column<std::uint32_t> exact_;  // points of strings_; kNone: free
+  Column<std::uint64_t>
+      texts_;  // [points of strings_] where each begins in bytes_, and the last ends
   Column<char> bytes_;
 };
 

@@ -56,7 +56,7 @@ struct TupleKeyThread {
     const TupleKeyAttribute& of = index.attributes[attribute];
     if ((of.flags & TupleKeyAttribute::kUsed) == 0) return true;
     attributes[place] = attribute;
-    ranks[place] = of.cuts.rank(value, 0);
+    ranks[place] = of.cuts.rank(value, false);
     hashes[place] = of.hash;
     if ((of.flags & TupleKeyAttribute::kTerm) != 0) terms |= std::uint32_t{1} << place;
     return (of.flags & TupleKeyAttribute::kHost) == 0;

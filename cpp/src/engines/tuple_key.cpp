@@ -612,7 +612,8 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
       });
     }
     event.keys_end = n_keys;
-    if (plan.n_words() > kCachedWords) {
+    // The last event's words are read at once.
+    if (plan.n_words() > kCachedWords && each + 1 < end) {
       for (std::size_t at = event.keys_begin; at < n_keys; ++at) {
         plan.prefetch_word(scratch.keys[at]);
       }

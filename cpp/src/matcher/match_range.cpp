@@ -17,6 +17,7 @@ Workspace::SegmentScratch& Workspace::scratch_of(const Segment& segment) {
 }
 
 void Workspace::keep_only(const Snapshot& snapshot) {
+  if (scratches.size() == snapshot.segments.size()) return;  // a match made those of all segments
   std::erase_if(scratches, [&](const SegmentScratch& scratch) {
     return std::none_of(snapshot.segments.begin(), snapshot.segments.end(),
                         [&](const auto& segment) { return segment->serial() == scratch.serial; });
@@ -25,8 +26,7 @@ void Workspace::keep_only(const Snapshot& snapshot) {
 
 MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
                       const MatchOptions& options, bool counts_hits, std::size_t begin,
-                      std::size_t end, std::uint64_t* bits, std::size_t words_per_event,
-                      Workspace& workspace) {
+                      std::size_t end, const MatchRows& rows, Workspace& workspace) {
   Stamps& stamps = workspace.stamps;
   const bool to_subscribers = options.deliver == Deliver::subscribers;
   std::size_t n_parts = snapshot.n_delta_filters > 0 ? 1 : 0;
@@ -34,7 +34,8 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
   // Subscribers of several segments must be made unique, even to be counted.
   const bool must_unite = to_subscribers && n_parts > 1;
   MatchPart part;
-  std::vector<Collector> collectors;
+  std::vector<Collector>& collectors = workspace.collectors;
+  collectors.clear();
   collectors.reserve(n_parts);
   while (workspace.buffers.size() < n_parts) workspace.buffers.emplace_back();
   const auto add_collector = [&](const Collector::Setup& given) -> Collector& {
@@ -47,8 +48,8 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
   setup.version = snapshot.version;
   setup.hits = counts_hits ? &snapshot.store->hits : nullptr;
   setup.n_targets = to_subscribers ? snapshot.n_subscribers : snapshot.n_slots;
-  setup.bits = bits;
-  setup.words_per_event = words_per_event;
+  setup.bits = rows.bits;
+  setup.words_per_event = rows.words_per_event;
   for (const auto& segment : snapshot.segments) {
     Workspace::SegmentScratch& scratch = workspace.scratch_of(*segment);
     for (std::size_t at = 0; at < segment->groups().size(); ++at) {
@@ -79,24 +80,23 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
   }
   if (options.output == Output::bitset) return part;
 
-  part.counts.assign(end - begin, 0);
+  const std::size_t n_events = end - begin;
   if (options.output == Output::count && !must_unite) {
-    for (const Collector& each : collectors) {
-      for (std::size_t event = 0; event < end - begin; ++event) {
-        part.counts[event] += each.counts()[event];
-      }
+    for (std::size_t event = 0; event < n_events; ++event) {
+      rows.counts[event] = 0;
+      for (const Collector& each : collectors) rows.counts[event] += each.counts()[event];
     }
     return part;
   }
   if (collectors.size() == 1) {
     const Collector& only = collectors.front();
     part.targets.assign(only.targets().begin(), only.targets().end());
-    for (std::size_t event = 0; event < end - begin; ++event) {
-      part.counts[event] = static_cast<std::int64_t>(only.end(event) - only.begin(event));
+    for (std::size_t event = 0; event < n_events; ++event) {
+      rows.counts[event] = static_cast<std::int64_t>(only.end(event) - only.begin(event));
     }
     return part;
   }
-  for (std::size_t event = 0; event < end - begin; ++event) {
+  for (std::size_t event = 0; event < n_events; ++event) {
     const std::size_t n_before = part.targets.size();
     ++stamps.now;
     for (const Collector& each : collectors) {
@@ -109,7 +109,7 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
         part.targets.push_back(target);
       }
     }
-    part.counts[event] = static_cast<std::int64_t>(part.targets.size() - n_before);
+    rows.counts[event] = static_cast<std::int64_t>(part.targets.size() - n_before);
     if (options.output == Output::count) part.targets.resize(n_before);
   }
   return part;

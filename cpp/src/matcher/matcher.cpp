@@ -2,6 +2,7 @@
 #include "tamis/matcher.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "common/thread_pool.hpp"
 #include "state.hpp"
@@ -148,8 +149,7 @@ std::vector<Matcher::Hits> Matcher::top(std::size_t n) const {
   });
 }
 
-MatchResult Matcher::match(const View& view, const EventBatch& events,
-                           const MatchOptions& options) const {
+MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptions& options) const {
   const Snapshot& snapshot = *view.snapshot;
   const MatcherOptions& own = state_->options;
   if (events.catalogue_id != snapshot.names->catalogue_id()) {
@@ -175,7 +175,7 @@ MatchResult Matcher::match(const View& view, const EventBatch& events,
   result.output = options.output;
   result.deliver = options.deliver;
   result.n_events = events.size();
-  result.snapshot = view.snapshot;
+  result.snapshot = std::move(view.snapshot);
   result.n_targets =
       options.deliver == Deliver::subscribers ? snapshot.n_subscribers : snapshot.n_slots;
   if (options.output == Output::bitset) {
@@ -186,7 +186,13 @@ MatchResult Matcher::match(const View& view, const EventBatch& events,
                           " targets would take more than 8 GiB; match fewer events at a time");
     }
     result.bits.resize(result.n_events * result.words_per_event);
+  } else if (options.output == Output::count) {
+    result.counts.resize(result.n_events);
+  } else {
+    result.offsets.resize(result.n_events + 1);
   }
+  std::int64_t* const counts =
+      options.output == Output::ids ? result.offsets.data() + 1 : result.counts.data();
   const bool counts_hits = own.counts_hits && options.deliver == Deliver::subscriptions;
   const bool is_small = events.size() * snapshot.n_filters() < kMinParallelWork;
   const std::size_t events_per_task =
@@ -194,42 +200,36 @@ MatchResult Matcher::match(const View& view, const EventBatch& events,
           ? std::max<std::size_t>(events.size(), 1)
           : std::clamp<std::size_t>(events.size() / (4 * own.n_threads), 1, kEventsPerTask);
   const std::size_t n_tasks = (events.size() + events_per_task - 1) / events_per_task;
-  std::vector<MatchPart> parts(n_tasks);
   const auto run = [&](std::size_t task) {
     const std::size_t begin = task * events_per_task;
     const std::size_t end = std::min(begin + events_per_task, events.size());
+    const MatchRows rows{counts + begin, result.bits.data() + begin * result.words_per_event,
+                         result.words_per_event};
     std::unique_ptr<Workspace> workspace = state_->workspaces.take();
-    parts[task] = match_range(snapshot, events, options, counts_hits, begin, end,
-                              result.bits.data() + begin * result.words_per_event,
-                              result.words_per_event, *workspace);
+    MatchPart part =
+        match_range(snapshot, events, options, counts_hits, begin, end, rows, *workspace);
     workspace->keep_only(snapshot);
     if (state_->sample) {
       state_->sample->see(events, begin, end, workspace->n_until_sampled);
       state_->after_sampling();
     }
     state_->workspaces.give(std::move(workspace));
+    return part;
   };
   if (n_tasks == 1) {
-    run(0);
+    MatchPart part = run(0);
+    result.counters = part.counters;
+    result.targets = std::move(part.targets);
   } else {
-    parallel_for(n_tasks, own.n_threads, run);
-  }
-
-  if (options.output == Output::ids) result.offsets.push_back(0);
-  for (MatchPart& part : parts) {
-    result.counters += part.counters;
-    if (options.output == Output::count) {
-      result.counts.insert(result.counts.end(), part.counts.begin(), part.counts.end());
-    } else if (options.output == Output::ids) {
-      for (const std::int64_t count : part.counts) {
-        result.offsets.push_back(result.offsets.back() + count);
-      }
-      if (result.targets.empty()) {
-        result.targets = std::move(part.targets);
-      } else {
-        result.targets.insert(result.targets.end(), part.targets.begin(), part.targets.end());
-      }
+    std::vector<MatchPart> parts(n_tasks);
+    parallel_for(n_tasks, own.n_threads, [&](std::size_t task) { parts[task] = run(task); });
+    for (const MatchPart& part : parts) {
+      result.counters += part.counters;
+      result.targets.insert(result.targets.end(), part.targets.begin(), part.targets.end());
     }
+  }
+  if (options.output == Output::ids) {
+    std::partial_sum(result.offsets.begin(), result.offsets.end(), result.offsets.begin());
   }
   return result;
 }

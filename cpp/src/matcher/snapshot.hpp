@@ -37,6 +37,7 @@ struct Workspace {
   Stamps stamps;
   std::unique_ptr<Scratch> delta_scratch;  // of any delta
   std::deque<CollectorBuffers> buffers;    // of each segment, and of the delta
+  std::vector<Collector> collectors;       // of the call, one for each of these
   // Scratch for the groups of the segments that it worked on, by the segment's serial.
   struct SegmentScratch {
     std::uint64_t serial = 0;
@@ -53,8 +54,14 @@ struct Workspace {
 // What one task of a match found in its range of events.
 struct MatchPart {
   std::vector<std::uint32_t> targets;
-  std::vector<std::int64_t> counts;  // of each event
   Counters counters;
+};
+
+// Where it writes what has a place beforehand: the rows of its first event.
+struct MatchRows {
+  std::int64_t* counts = nullptr;  // [n_events] Output::ids and count
+  std::uint64_t* bits = nullptr;   // [n_events * words_per_event] Output::bitset
+  std::size_t words_per_event = 0;
 };
 
 // Writes the state as it was at the snapshot.
@@ -71,10 +78,9 @@ struct OpenedImage {
 OpenedImage open_image(const std::shared_ptr<const Image>& image, Space space,
                        const EngineChoice* wanted, const EngineChoice& naive);
 
-// Matches events `begin` to `end`. Bits go to `bits`, the row of event `begin`.
+// Matches events `begin` to `end`.
 MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
                       const MatchOptions& options, bool counts_hits, std::size_t begin,
-                      std::size_t end, std::uint64_t* bits, std::size_t words_per_event,
-                      Workspace& workspace);
+                      std::size_t end, const MatchRows& rows, Workspace& workspace);
 
 }  // namespace tamis
