@@ -58,9 +58,8 @@ class MovingGrid {
   struct Array {
     std::uint32_t capacity = 0;
     std::atomic<std::uint32_t> size{0};
-    std::uint32_t* words() {
-      return reinterpret_cast<std::uint32_t*>(this + 1);
-    }  // allocated with it
+    // Allocated with it.
+    std::uint32_t* words() { return reinterpret_cast<std::uint32_t*>(this + 1); }
   };
   struct FreeArray {
     void operator()(Array* array) const { ::operator delete(array); }
