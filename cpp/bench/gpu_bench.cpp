@@ -378,67 +378,62 @@ class PackedRun {
       : index_(index), events_(events), cells_there_(PackedEvents::kWidth * n_most) {}
 
   // The kernel reads pinned memory.
-  void direct(std::size_t n_events) { match(events_.data(), n_events, false); }
+  void direct(std::size_t n_events) { match(events_.data(), n_events, kMostPart, false); }
   // All events are on the device.
-  void on_device(std::size_t n_events) { match(cells_there_.data(), n_events, false); }
+  void on_device(std::size_t n_events) { match(cells_there_.data(), n_events, kMostPart, false); }
   // Copied there in parts, each matched while the next is on its way.
-  void in_parts(std::size_t n_events) { match(cells_there_.data(), n_events, true); }
-  void copy_only(std::size_t n_events) {
-    copy(0, n_events, streams_[0]);
-    cuda::synchronize(streams_[0]);
+  void in_parts(std::size_t n_events) {
+    match(cells_there_.data(), n_events, std::clamp(n_events / 8, kLeastPart, kMostPart), true);
   }
-  std::size_t n_pairs() const { return totals_.data()[0]; }
+  void copy_only(std::size_t n_events) {
+    copy(0, n_events, copies_);
+    cuda::synchronize(copies_);
+  }
+  std::size_t n_pairs() const { return counts_.data()[0]; }
   std::span<const cuda::TupleKeyPair> pairs() const { return {pairs_.data(), n_pairs()}; }
 
  private:
   static constexpr std::size_t kMostPairs = std::size_t{1} << 25;
+  static constexpr std::size_t kLeastPart = std::size_t{1} << 18;
   static constexpr std::size_t kMostPart = std::size_t{1} << 19;
 
-  void match(const std::uint32_t* cells, std::size_t n_events, bool copies) {
-    const std::size_t n_part = std::clamp<std::size_t>(n_events / 8, 65'536, kMostPart);
-    cuda::clear(totals_there_.data(), totals_there_.n_bytes(), streams_[0]);
-    cuda::record(mark_, streams_[0]);
-    cuda::wait_for(mark_, streams_[1]);
-    cuda::wait_for(mark_, streams_[2]);
+  void match(const std::uint32_t* cells, std::size_t n_events, std::size_t n_part, bool copies) {
+    buffers_.begin(stream_);
     std::size_t part = 0;
     for (std::size_t first = 0; first < n_events; first += n_part, ++part) {
       const std::size_t n = std::min(n_part, n_events - first);
-      const cuda::OwnStream& stream = streams_[part % kStreams];
-      if (copies) copy(first, n, stream);
+      if (copies) {
+        copy(first, n, copies_);
+        cuda::record(marks_[part % std::size(marks_)], copies_);
+        cuda::wait_for(marks_[part % std::size(marks_)], stream_);
+      }
       cuda::TupleKeyEvents events;
       events.cells = cells;
       events.n_cells = PackedEvents::kWidth;
       events.stride = static_cast<std::uint32_t>(events_.stride());
       events.first_event = static_cast<std::uint32_t>(first);
       events.n_events = static_cast<std::uint32_t>(n);
-      buffers_[part % kStreams].match(
-          index_, events,
-          {pairs_.data(), left_.data(), totals_.data(), totals_there_.data(), kMostPairs}, stream);
+      buffers_.match(index_, events, stream_);
+      buffers_.bring({pairs_.data(), left_.data(), counts_.data()}, stream_);
     }
-    for (const cuda::OwnStream& stream : streams_) cuda::synchronize(stream);
-    if (totals_.data()[1] == 0 && n_pairs() <= kMostPairs) return;
-    std::printf("tuple-key-cuda: %u events are left, %zu pairs\n", totals_.data()[1], n_pairs());
+    cuda::synchronize(stream_);
+    if (counts_.data()[1] == 0 && n_pairs() <= kMostPairs) return;
+    std::printf("tuple-key-cuda: %u events are left, %zu pairs\n", counts_.data()[1], n_pairs());
     std::exit(1);
   }
   void copy(std::size_t first, std::size_t n_events, void* stream) {
-    for (std::size_t at = 0; at < PackedEvents::kWidth; ++at) {
-      const std::size_t place = at * events_.stride() + first;
-      cuda::copy_to_device(cells_there_.data() + place, events_.data() + place, n_events * 4,
-                           stream);
-    }
+    cuda::copy_rows_to_device(cells_there_.data() + first, events_.data() + first,
+                              events_.stride() * 4, n_events * 4, PackedEvents::kWidth, stream);
   }
 
-  static constexpr std::size_t kStreams = 3;
   const cuda::TupleKeyOnDevice& index_;
   const PackedEvents& events_;
-  cuda::OwnStream streams_[kStreams];
-  cuda::OwnMark mark_;
+  cuda::OwnStream stream_, copies_;
+  cuda::OwnMark marks_[8];
   cuda::DeviceArray<std::uint32_t> cells_there_;
-  cuda::TupleKeyBuffers buffers_[kStreams] = {
-      {kMostPart, 1 << 24}, {kMostPart, 1 << 24}, {kMostPart, 1 << 24}};
+  cuda::TupleKeyBuffers buffers_{kMostPart, std::size_t{1} << 24, kMostPairs};
   cuda::PinnedArray<cuda::TupleKeyPair> pairs_{kMostPairs};
-  cuda::PinnedArray<std::uint32_t> left_{1 << 24}, totals_{2};
-  cuda::DeviceArray<std::uint32_t> totals_there_{2};
+  cuda::PinnedArray<std::uint32_t> left_{1 << 24}, counts_{2};
 };
 
 void bench_tuple_key(double share, std::size_t n_most) {

@@ -121,11 +121,10 @@ TEST(tuple_key_cuda_matches_packed_events) {
     }
     constexpr std::size_t kMostPairs = 100'000;
     const cuda::OwnStream stream;
-    const cuda::TupleKeyBuffers buffers(n_events, kMostPairs);
+    cuda::TupleKeyBuffers buffers(n_events, n_events, kMostPairs);
     const cuda::PinnedArray<cuda::TupleKeyPair> pairs(kMostPairs);
-    const cuda::PinnedArray<std::uint32_t> left(n_events), totals(2);
-    const cuda::DeviceArray<std::uint32_t> totals_there(2);
-    cuda::clear(totals_there.data(), totals_there.n_bytes(), stream);
+    const cuda::PinnedArray<std::uint32_t> left(n_events), counts(2);
+    buffers.begin(stream);
     for (const auto& [first, end] : {std::pair{std::size_t{0}, n_first}, {n_first, n_events}}) {
       cuda::TupleKeyEvents packed;
       packed.cells = cells.data();
@@ -133,14 +132,13 @@ TEST(tuple_key_cuda_matches_packed_events) {
       packed.stride = n_events;
       packed.first_event = static_cast<std::uint32_t>(first);
       packed.n_events = static_cast<std::uint32_t>(end - first);
-      buffers.match(index, packed,
-                    {pairs.data(), left.data(), totals.data(), totals_there.data(), kMostPairs},
-                    stream);
+      buffers.match(index, packed, stream);
+      buffers.bring({pairs.data(), left.data(), counts.data()}, stream);
     }
     cuda::synchronize(stream);
-    CHECK_EQ(totals.data()[1], std::uint32_t{0});
+    CHECK_EQ(counts.data()[1], std::uint32_t{0});
     std::vector<std::vector<std::uint32_t>> found(n_events);
-    for (std::size_t at = 0; at < totals.data()[0]; ++at) {
+    for (std::size_t at = 0; at < counts.data()[0]; ++at) {
       found[pairs.data()[at].event].push_back(pairs.data()[at].filter);
     }
     for (auto& each : found) std::sort(each.begin(), each.end());

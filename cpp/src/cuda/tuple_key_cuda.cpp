@@ -160,32 +160,39 @@ std::size_t TupleKeyOnDevice::n_bytes() const {
          records_.n_bytes();
 }
 
-TupleKeyBuffers::TupleKeyBuffers(std::size_t most_events, std::size_t most_pairs)
+TupleKeyBuffers::TupleKeyBuffers(std::size_t most_events, std::size_t most_events_in_all,
+                                 std::size_t most_pairs)
     : most_events_(most_events),
       places_(kTupleKeyMostAttributes * most_events),
       tasks_(3 * TupleKeyWork::most_tasks(most_events)),
       pairs_(most_pairs),
-      left_(most_events),
-      counts_(kCounts) {}
+      left_(most_events_in_all),
+      counts_(kTasks + kMostLaunches) {}
+
+TupleKeyResults TupleKeyBuffers::results() const {
+  return {pairs_.data(), left_.data(), counts_.data(), counts_.data() + 1,
+          static_cast<std::uint32_t>(pairs_.size())};
+}
+
+void TupleKeyBuffers::begin(Stream stream) {
+  n_launches_ = n_brought_ = 0;
+  clear(counts_.data(), counts_.n_bytes(), stream);
+}
 
 void TupleKeyBuffers::match(const TupleKeyOnDevice& index, const TupleKeyEvents& events,
-                            const TupleKeyPinned& to, Stream stream) const {
+                            Stream stream) {
   const std::size_t most_tasks = TupleKeyWork::most_tasks(most_events_);
   const TupleKeyWork work{places_.data(),
                           tasks_.data(),
                           tasks_.data() + most_tasks,
                           tasks_.data() + 2 * most_tasks,
-                          counts_.data() + kTasks,
+                          counts_.data() + kTasks + n_launches_++,
                           static_cast<std::uint32_t>(most_events_)};
-  const TupleKeyResults results{pairs_.data(),
-                                left_.data(),
-                                counts_.data() + kPairs,
-                                counts_.data() + kLeft,
-                                counts_.data() + kFirsts,
-                                static_cast<std::uint32_t>(pairs_.size())};
-  clear(counts_.data(), counts_.n_bytes(), stream);
-  launch_tuple_key_match(index.view(), events, work, results, stream);
-  launch_tuple_key_bring(results, to, stream);
+  launch_tuple_key_match(index.view(), events, work, results(), stream);
+}
+
+void TupleKeyBuffers::bring(const TupleKeyPinned& to, Stream stream) {
+  launch_tuple_key_bring(results(), to, counts_.data() + kBrought + 2 * n_brought_++, stream);
 }
 
 }  // namespace cuda
@@ -206,9 +213,8 @@ class TupleKeyCudaScratch final : public Scratch {
   PinnedArray<double> values{kMostEvents * kTupleKeyMostAttributes};
   PinnedArray<TupleKeyPair> pairs{kFirstPairs};
   PinnedArray<std::uint32_t> left{kMostEvents};
-  PinnedArray<std::uint32_t> totals{2};  // of pairs, of events that are left
-  DeviceArray<std::uint32_t> totals_there{2};
-  TupleKeyBuffers buffers{kMostEvents, kFirstPairs};
+  PinnedArray<std::uint32_t> counts{2};  // of pairs, of events that are left
+  TupleKeyBuffers buffers{kMostEvents, kMostEvents, kFirstPairs};
   std::vector<std::uint32_t> begins;  // [events + 1] of each event's filters
   std::vector<TupleKeyPair> sorted;
   std::vector<bool> is_left;  // [events]
@@ -292,26 +298,24 @@ void TupleKeyCudaIndex::run(std::size_t n_events, TupleKeyCudaScratch& scratch) 
   packed.values = scratch.values.data();
   packed.n_events = static_cast<std::uint32_t>(n_events);
   for (;;) {
-    clear(scratch.totals_there.data(), scratch.totals_there.n_bytes(), scratch.stream);
-    scratch.buffers.match(
-        on_device_, packed,
-        {scratch.pairs.data(), scratch.left.data(), scratch.totals.data(),
-         scratch.totals_there.data(), static_cast<std::uint32_t>(scratch.pairs.size())},
-        scratch.stream);
+    scratch.buffers.begin(scratch.stream);
+    scratch.buffers.match(on_device_, packed, scratch.stream);
+    scratch.buffers.bring({scratch.pairs.data(), scratch.left.data(), scratch.counts.data()},
+                          scratch.stream);
     synchronize(scratch.stream);
-    const std::size_t n_pairs = scratch.totals.data()[0];
+    const std::size_t n_pairs = scratch.counts.data()[0];
     if (n_pairs <= scratch.pairs.size()) return;
     const std::size_t n_more = n_pairs + n_pairs / 4;
-    scratch.buffers = TupleKeyBuffers(kMostEvents, n_more);
+    scratch.buffers = TupleKeyBuffers(kMostEvents, kMostEvents, n_more);
     scratch.pairs = PinnedArray<TupleKeyPair>(n_more);
   }
 }
 
 void TupleKeyCudaIndex::collect(const EventBatch& events, std::size_t begin, std::size_t n_events,
                                 TupleKeyCudaScratch& scratch, Collector& out) const {
-  const std::size_t n_left = scratch.totals.data()[1];
+  const std::size_t n_left = scratch.counts.data()[1];
   for (std::size_t at = 0; at < n_left; ++at) scratch.is_left[scratch.left.data()[at]] = true;
-  const std::span<const TupleKeyPair> pairs(scratch.pairs.data(), scratch.totals.data()[0]);
+  const std::span<const TupleKeyPair> pairs(scratch.pairs.data(), scratch.counts.data()[0]);
   const auto event_of = [](const TupleKeyPair& pair) {
     return pair.event & ~TupleKeyPair::kVerify;
   };

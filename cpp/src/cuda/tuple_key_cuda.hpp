@@ -7,9 +7,9 @@
 //        ▲                    events that it leaves ─┘
 //        └── tuple-key on the host: events with strings, many attributes or odd numbers
 //
-// Events and pairs cross the bus once, read and written by the kernel itself. A filter's key is the
-// set of all attributes that it needs; those that need more than ten are on the host alone, since
-// the device takes no event that has so many.
+// Events and pairs cross the bus once; a kernel reads the former and writes the latter. A filter's
+// key is the set of all attributes that it needs; those that need more than ten are on the host
+// alone, since the device takes no event that has so many.
 #pragma once
 
 #include "buffers.hpp"
@@ -56,15 +56,24 @@ class TupleKeyOnDevice {
 // What the kernels need besides an index, for the launches of one stream.
 class TupleKeyBuffers {
  public:
-  TupleKeyBuffers(std::size_t most_events, std::size_t most_pairs);
+  static constexpr std::size_t kMostLaunches = 1024;  // after each begin()
 
-  // Matches at most `most_events`, and brings what was found to pinned memory.
-  void match(const TupleKeyOnDevice& index, const TupleKeyEvents& events, const TupleKeyPinned& to,
-             Stream stream) const;
+  // Events of a launch; events and pairs of all.
+  TupleKeyBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);
+
+  void begin(Stream stream);
+  void match(const TupleKeyOnDevice& index, const TupleKeyEvents& events, Stream stream);
+  // What the launches since the last time found, behind what was brought before.
+  void bring(const TupleKeyPinned& to, Stream stream);
+  std::size_t most_pairs() const { return pairs_.size(); }
 
  private:
-  enum Count { kTasks, kPairs, kLeft, kFirsts, kCounts = kFirsts + 2 };
-  std::size_t most_events_;
+  // Counts on the device: pairs, events that are left; what was brought, at each time; the tasks of
+  // each launch.
+  static constexpr std::size_t kBrought = 2, kTasks = kBrought + 2 * (kMostLaunches + 1);
+  TupleKeyResults results() const;
+
+  std::size_t most_events_, n_launches_ = 0, n_brought_ = 0;
   DeviceArray<TupleKeyWork::Place> places_;
   DeviceArray<std::uint32_t> tasks_;  // events, keys and hashes
   DeviceArray<TupleKeyPair> pairs_;

@@ -250,23 +250,20 @@ __global__ void tuple_key_test(TupleKeyIndexView index, std::uint32_t first_even
   if (output.n_pairs > 0) output.flush(results);
 }
 
-__global__ void tuple_key_claim(TupleKeyResults from, TupleKeyPinned to) {
-  if (blockIdx.x * blockDim.x + threadIdx.x != 0) return;
-  from.firsts[0] = atomicAdd(to.totals_there, *from.n_pairs);
-  from.firsts[1] = atomicAdd(to.totals_there + 1, *from.n_left);
-}
-
-__global__ void tuple_key_bring(TupleKeyResults from, TupleKeyPinned to) {
+__global__ void tuple_key_bring(TupleKeyResults from, TupleKeyPinned to, std::uint32_t* brought) {
   const std::uint32_t n_threads = gridDim.x * blockDim.x;
   const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
-  if (thread < 2) to.totals[thread] = to.totals_there[thread];
-  const std::uint32_t n_pairs = *from.n_pairs < from.most_pairs ? *from.n_pairs : from.most_pairs;
-  const std::uint32_t first = from.firsts[0];
-  for (std::uint32_t at = thread; at < n_pairs && first + at < to.most_pairs; at += n_threads) {
-    to.pairs[first + at] = from.pairs[at];
+  const std::uint32_t n_pairs = *from.n_pairs, n_left = *from.n_left;
+  if (thread == 0) {
+    to.counts[0] = brought[2] = n_pairs;
+    to.counts[1] = brought[3] = n_left;
   }
-  for (std::uint32_t at = thread; at < *from.n_left; at += n_threads) {
-    to.left[from.firsts[1] + at] = from.left[at];
+  const std::uint32_t end = n_pairs < from.most_pairs ? n_pairs : from.most_pairs;
+  for (std::uint32_t at = brought[0] + thread; at < end; at += n_threads) {
+    to.pairs[at] = from.pairs[at];
+  }
+  for (std::uint32_t at = brought[1] + thread; at < n_left; at += n_threads) {
+    to.left[at] = from.left[at];
   }
 }
 
@@ -303,10 +300,10 @@ void launch_tuple_key_match(const TupleKeyIndexView& index, const TupleKeyEvents
   with(std::uint32_t{});
 }
 
-void launch_tuple_key_bring(const TupleKeyResults& from, const TupleKeyPinned& to, void* stream) {
+void launch_tuple_key_bring(const TupleKeyResults& from, const TupleKeyPinned& to,
+                            std::uint32_t* brought, void* stream) {
   constexpr std::uint32_t kBlocks = 64;  // enough to fill the bus
-  launch(tuple_key_claim, 1, 1, stream, from, to);
-  launch(tuple_key_bring, kBlocks, 1, stream, from, to);
+  launch(tuple_key_bring, kBlocks, 1, stream, from, to, brought);
 }
 
 }  // namespace tamis::cuda

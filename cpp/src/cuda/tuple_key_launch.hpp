@@ -68,11 +68,11 @@ struct TupleKeyWork {
     std::uint32_t attribute, rank;
   };
   static constexpr std::uint32_t kAlways = ~std::uint32_t{0};  // a key: filters that need nothing
-  Place* places;          // [kTupleKeyMostAttributes][most_events]
-  std::uint32_t* events;  // [most_tasks] of each task
-  std::uint32_t* keys;    // [most_tasks]
-  std::uint32_t* hashes;  // [most_tasks]
-  std::uint32_t* n_tasks;
+  Place* places;           // [kTupleKeyMostAttributes][most_events]
+  std::uint32_t* events;   // [most_tasks] of each task
+  std::uint32_t* keys;     // [most_tasks]
+  std::uint32_t* hashes;   // [most_tasks]
+  std::uint32_t* n_tasks;  // in: 0
   std::uint32_t most_events;
 
   static constexpr std::size_t most_tasks(std::size_t most_events) {
@@ -80,28 +80,28 @@ struct TupleKeyWork {
   }
 };
 
-// Each event's filters without repeats, in no order. What does not fit is counted and not written.
+// Each event's filters without repeats, in no order, behind those of the launches before. What does
+// not fit is counted and not written. All on the device.
 struct TupleKeyResults {
   TupleKeyPair* pairs;     // [most_pairs]
-  std::uint32_t* left;     // [n_events] events that the host must match, and that have no pairs
-  std::uint32_t* n_pairs;  // in: 0
-  std::uint32_t* n_left;   // in: 0
-  std::uint32_t* firsts;   // where the pairs and the events that are left go in pinned memory
+  std::uint32_t* left;     // events that the host must match, and that have no pairs
+  std::uint32_t* n_pairs;  // in and out
+  std::uint32_t* n_left;   // in and out
   std::uint32_t most_pairs;
 };
 
-// Where results end up, in pinned memory, behind those of the launches before.
+// The same in pinned memory.
 struct TupleKeyPinned {
-  TupleKeyPair* pairs;  // [most_pairs]
+  TupleKeyPair* pairs;
   std::uint32_t* left;
-  std::uint32_t* totals;        // of pairs and of events that are left
-  std::uint32_t* totals_there;  // the same on the device, in and out
-  std::uint32_t most_pairs;
+  std::uint32_t* counts;  // of pairs, and of events that are left
 };
 
 // Two kernels: the keys of each event, then the records of each key that was found.
 void launch_tuple_key_match(const TupleKeyIndexView& index, const TupleKeyEvents& events,
                             const TupleKeyWork& work, const TupleKeyResults& results, void* stream);
-void launch_tuple_key_bring(const TupleKeyResults& from, const TupleKeyPinned& to, void* stream);
+// What was found since the launch before: `brought` has its counts then, and behind them those now.
+void launch_tuple_key_bring(const TupleKeyResults& from, const TupleKeyPinned& to,
+                            std::uint32_t* brought, void* stream);
 
 }  // namespace tamis::cuda

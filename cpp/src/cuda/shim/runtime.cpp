@@ -81,6 +81,13 @@ void copy_to_device(void* to, const void* from, std::size_t n_bytes, Stream) {
   check("copy");
   std::memcpy(to, from, n_bytes);
 }
+void copy_rows_to_device(void* to, const void* from, std::size_t stride, std::size_t n_bytes,
+                         std::size_t n_rows, Stream stream) {
+  for (std::size_t row = 0; row < n_rows; ++row) {
+    copy_to_device(static_cast<char*>(to) + row * stride,
+                   static_cast<const char*>(from) + row * stride, n_bytes, stream);
+  }
+}
 void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream) {
   check("copy");
   std::memcpy(to, from, n_bytes);
