@@ -112,6 +112,7 @@ check-oldest: setup
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
 	  --wheel-dir build/oldest .
+	.venv-oldest/bin/pip uninstall --quiet --yes tamis  # or pip keeps a wheel of the same version
 	.venv-oldest/bin/pip install --quiet --disable-pip-version-check "$$(ls -t build/oldest/*.whl | head -n 1)[test]" \
 	  numpy==1.26.0 pyarrow==18.0.0 pandas==2.2.0 matplotlib==3.8.0 pyspark==4.1.0
 	cd tests && ../.venv-oldest/bin/python -m pytest -q -p no:cacheprovider bench/test_bench_report.py workloads test_encoders.py test_matcher.py \

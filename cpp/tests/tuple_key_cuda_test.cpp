@@ -103,6 +103,43 @@ TEST(tuple_key_cuda_answers_for_empty_tables_and_filters_without_names) {
                  events);
 }
 
+// Constraints that accept a missing value have lanes and are no terms; those that come when a
+// record is full have no lane, and may still be the only term.
+TEST(tuple_key_cuda_and_its_twin_find_a_filter_whose_term_has_no_lane) {
+  for (const std::size_t n_optional : {100, 168, 170, 172, 300}) {
+    std::string text;
+    for (std::size_t name = 1; name <= n_optional; ++name) {
+      const std::string attribute = "a" + std::to_string(name);
+      text += "(" + attribute + " != 3 OR " + attribute + " IS NULL) AND ";
+    }
+    const auto table = table_of({text + "a0 = 1"}, n_optional + 1);
+    EventBatch events;
+    events.n_known = n_optional + 1;
+    events.add(0, EventValue::of(std::int64_t{1}));
+    events.end_event();
+    events.add(0, EventValue::of(std::int64_t{1}));
+    events.add(static_cast<AttributeId>(n_optional), EventValue::of(std::int64_t{3}));
+    events.end_event();
+    for (const char* engine : {"tuple-key", "tuple-key-cuda"}) {
+      const auto found = answer_of(engine, table, events).filters;
+      CHECK_EQ(found[0].size(), std::size_t{1});
+      CHECK_EQ(found[1].size(), std::size_t{0});
+    }
+  }
+}
+
+// Filters without terms make a pair for every event: more than fit are found in fewer events at
+// once.
+TEST(tuple_key_cuda_takes_fewer_events_where_pairs_are_too_many) {
+  const std::vector<std::string> filters(9000, "a0 IS NULL");
+  EventBatch events;
+  events.n_known = 1;
+  for (int event = 0; event < 2000; ++event) events.end_event();
+  const Answer answer = answer_of("tuple-key-cuda", table_of(filters, 1), events);
+  CHECK_EQ(answer.filters.size(), std::size_t{2000});
+  for (const auto& each : answer.filters) CHECK_EQ(each.size(), filters.size());
+}
+
 // Packed events, in two launches: the pairs of the second come behind those of the first.
 TEST(tuple_key_cuda_matches_packed_events) {
   for (const std::uint32_t n_cells : {4, 9}) {
@@ -123,7 +160,8 @@ TEST(tuple_key_cuda_matches_packed_events) {
     const cuda::OwnStream stream;
     cuda::TupleKeyBuffers buffers(n_events, n_events, kMostPairs);
     const cuda::PinnedArray<cuda::TupleKeyPair> pairs(kMostPairs);
-    const cuda::PinnedArray<std::uint32_t> left(n_events), counts(2);
+    const cuda::PinnedArray<std::uint32_t> left(n_events);
+    const cuda::PinnedArray<cuda::TupleKeyCounts> counts(1);
     buffers.begin(stream);
     for (const auto& [first, end] : {std::pair{std::size_t{0}, n_first}, {n_first, n_events}}) {
       cuda::TupleKeyEvents packed;
@@ -136,9 +174,9 @@ TEST(tuple_key_cuda_matches_packed_events) {
       buffers.bring({pairs.data(), left.data(), counts.data()}, stream);
     }
     cuda::synchronize(stream);
-    CHECK_EQ(counts.data()[1], std::uint32_t{0});
+    CHECK_EQ(counts.data()->n_left, std::uint64_t{0});
     std::vector<std::vector<std::uint32_t>> found(n_events);
-    for (std::size_t at = 0; at < counts.data()[0]; ++at) {
+    for (std::size_t at = 0; at < counts.data()->n_pairs; ++at) {
       found[pairs.data()[at].event].push_back(pairs.data()[at].filter);
     }
     for (auto& each : found) std::sort(each.begin(), each.end());

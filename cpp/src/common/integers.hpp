@@ -12,7 +12,9 @@ struct Integers {                                   // 64 of them, in 20 bytes
   std::uint32_t cuts_before[2]{}, cuts_after[2]{};  // bits
 
   void add(std::size_t at, bool is_after) {
-    (is_after ? cuts_after : cuts_before)[at / 32] |= std::uint32_t{1} << (at % 32);
+    // By a pointer: under UBSan GCC 12 takes the wrong item of (a ? b : c)[i].
+    std::uint32_t* const cuts = is_after ? cuts_after : cuts_before;
+    cuts[at / 32] |= std::uint32_t{1} << (at % 32);
   }
   TAMIS_HOST_DEVICE static std::uint64_t bits(const std::uint32_t (&halves)[2]) {
     return halves[0] | std::uint64_t{halves[1]} << 32;

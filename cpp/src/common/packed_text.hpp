@@ -3,7 +3,7 @@
 //
 //     0x80 + 10 d + e     the digits d and e
 //     0xE4 ...            a phrase of the language, with its blanks
-//     0x01 n              n bytes as they are follow: what is not ASCII
+//     0x01 n              n bytes as they are follow: what is not ASCII, or 0x01
 //     any other byte      itself
 #pragma once
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kHasBefore = 1;
 constexpr std::uint32_t kHasOdd = 2;  // of numbers
-constexpr std::uint32_t kIsKey = 2;   // of strings: no other text has its key, see is_key
+constexpr std::uint32_t kIsKey = 2;   // of strings: its key says all of it, see is_key
 constexpr std::uint32_t kCountShift = 2;
 constexpr std::size_t kMaxCuts = std::size_t{1} << 30;  // of an attribute: what a word can count
 // Five steps of halving within three or four cache lines; a further level costs two misses.

@@ -11,7 +11,8 @@
 // The cuts that share a value (before it, after it) are one point. The points of an attribute:
 //
 //     keys    u64  order as the points do: bits of a double; eight bytes of a string
-//     words   u32  cuts before the point << 2 | has odd cuts << 1 | has a cut just before the value
+//     words   u32  cuts before the point << 2 | flag << 1 | has a cut just before the value; the
+//                  flag of a number: has odd cuts; of a string: its key says all of it, see is_key
 //                  (a further word ends the attribute's)
 //     texts   u64  of strings: where the bytes behind the prefix begin, compared where keys agree
 //

@@ -167,32 +167,38 @@ TupleKeyBuffers::TupleKeyBuffers(std::size_t most_events, std::size_t most_event
       tasks_(3 * TupleKeyWork::most_tasks(most_events)),
       pairs_(most_pairs),
       left_(most_events_in_all),
-      counts_(kTasks + kMostLaunches) {}
+      counts_(kMostLaunches + 2),
+      n_tasks_(kMostLaunches) {}
 
 TupleKeyResults TupleKeyBuffers::results() const {
-  return {pairs_.data(), left_.data(), counts_.data(), counts_.data() + 1,
-          static_cast<std::uint32_t>(pairs_.size())};
+  return {pairs_.data(), left_.data(), counts_.data(), pairs_.size()};
 }
 
 void TupleKeyBuffers::begin(Stream stream) {
   n_launches_ = n_brought_ = 0;
   clear(counts_.data(), counts_.n_bytes(), stream);
+  clear(n_tasks_.data(), n_tasks_.n_bytes(), stream);
 }
 
 void TupleKeyBuffers::match(const TupleKeyOnDevice& index, const TupleKeyEvents& events,
                             Stream stream) {
+  if (events.n_events > most_events_ || n_launches_ == kMostLaunches) {
+    throw ArgumentError("a launch must have at most " + std::to_string(most_events_) +
+                        " events, and there are at most " + std::to_string(kMostLaunches));
+  }
   const std::size_t most_tasks = TupleKeyWork::most_tasks(most_events_);
   const TupleKeyWork work{places_.data(),
                           tasks_.data(),
                           tasks_.data() + most_tasks,
                           tasks_.data() + 2 * most_tasks,
-                          counts_.data() + kTasks + n_launches_++,
+                          n_tasks_.data() + n_launches_++,
                           static_cast<std::uint32_t>(most_events_)};
   launch_tuple_key_match(index.view(), events, work, results(), stream);
 }
 
 void TupleKeyBuffers::bring(const TupleKeyPinned& to, Stream stream) {
-  launch_tuple_key_bring(results(), to, counts_.data() + kBrought + 2 * n_brought_++, stream);
+  if (n_brought_ == kMostLaunches) throw ArgumentError("too many results were brought");
+  launch_tuple_key_bring(results(), to, counts_.data() + 1 + n_brought_++, stream);
 }
 
 }  // namespace cuda
@@ -202,7 +208,7 @@ namespace {
 using namespace cuda;
 
 constexpr std::size_t kMostEvents = 1 << 16;  // of one launch
-constexpr std::size_t kFirstPairs = 1 << 18;
+constexpr std::size_t kFirstPairs = 1 << 18, kMostPairs = 1 << 24;
 
 // What crosses the bus, in pinned memory that the kernel reads and writes.
 class TupleKeyCudaScratch final : public Scratch {
@@ -213,7 +219,7 @@ class TupleKeyCudaScratch final : public Scratch {
   PinnedArray<double> values{kMostEvents * kTupleKeyMostAttributes};
   PinnedArray<TupleKeyPair> pairs{kFirstPairs};
   PinnedArray<std::uint32_t> left{kMostEvents};
-  PinnedArray<std::uint32_t> counts{2};  // of pairs, of events that are left
+  PinnedArray<TupleKeyCounts> counts{1};
   TupleKeyBuffers buffers{kMostEvents, kMostEvents, kFirstPairs};
   std::vector<std::uint32_t> begins;  // [events + 1] of each event's filters
   std::vector<TupleKeyPair> sorted;
@@ -237,11 +243,20 @@ class TupleKeyCudaIndex final : public Index {
   void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& given_scratch,
              Collector& out) const override {
     auto& scratch = static_cast<TupleKeyCudaScratch&>(given_scratch);
-    for (; begin < end; begin += kMostEvents) {
-      const std::size_t n_events = std::min(end - begin, kMostEvents);
+    for (std::size_t n_events = 0; begin < end; begin += n_events) {
+      n_events = std::min(end - begin, kMostEvents);
       pack(events, begin, n_events, scratch);
       run(n_events, scratch);
-      collect(events, begin, n_events, scratch, out);
+      // Too many pairs: fewer events at a time, down to one, which the host can take.
+      while (scratch.counts.data()->n_pairs > scratch.pairs.size() && n_events > 1) {
+        n_events /= 2;
+        run(n_events, scratch);
+      }
+      if (scratch.counts.data()->n_pairs > scratch.pairs.size()) {
+        on_host_->match(events, begin, begin + 1, *scratch.on_host, out);
+      } else {
+        collect(events, begin, n_events, scratch, out);
+      }
     }
   }
   std::size_t n_bytes() const override {
@@ -303,19 +318,20 @@ void TupleKeyCudaIndex::run(std::size_t n_events, TupleKeyCudaScratch& scratch) 
     scratch.buffers.bring({scratch.pairs.data(), scratch.left.data(), scratch.counts.data()},
                           scratch.stream);
     synchronize(scratch.stream);
-    const std::size_t n_pairs = scratch.counts.data()[0];
-    if (n_pairs <= scratch.pairs.size()) return;
-    const std::size_t n_more = n_pairs + n_pairs / 4;
+    const std::size_t n_pairs = scratch.counts.data()->n_pairs, n_room = scratch.pairs.size();
+    if (n_pairs <= n_room || n_room == kMostPairs) return;
+    const std::size_t n_more = std::min(n_pairs + n_pairs / 4, kMostPairs);
+    PinnedArray<TupleKeyPair> pairs(n_more);
     scratch.buffers = TupleKeyBuffers(kMostEvents, kMostEvents, n_more);
-    scratch.pairs = PinnedArray<TupleKeyPair>(n_more);
+    scratch.pairs = std::move(pairs);
   }
 }
 
 void TupleKeyCudaIndex::collect(const EventBatch& events, std::size_t begin, std::size_t n_events,
                                 TupleKeyCudaScratch& scratch, Collector& out) const {
-  const std::size_t n_left = scratch.counts.data()[1];
+  const std::size_t n_left = scratch.counts.data()->n_left;
   for (std::size_t at = 0; at < n_left; ++at) scratch.is_left[scratch.left.data()[at]] = true;
-  const std::span<const TupleKeyPair> pairs(scratch.pairs.data(), scratch.counts.data()[0]);
+  const std::span<const TupleKeyPair> pairs(scratch.pairs.data(), scratch.counts.data()->n_pairs);
   const auto event_of = [](const TupleKeyPair& pair) {
     return pair.event & ~TupleKeyPair::kVerify;
   };

@@ -58,7 +58,7 @@ class TupleKeyBuffers {
  public:
   static constexpr std::size_t kMostLaunches = 1024;  // after each begin()
 
-  // Events of a launch; events and pairs of all.
+  // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
   TupleKeyBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);
 
   void begin(Stream stream);
@@ -68,9 +68,6 @@ class TupleKeyBuffers {
   std::size_t most_pairs() const { return pairs_.size(); }
 
  private:
-  // Counts on the device: pairs, events that are left; what was brought, at each time; the tasks of
-  // each launch.
-  static constexpr std::size_t kBrought = 2, kTasks = kBrought + 2 * (kMostLaunches + 1);
   TupleKeyResults results() const;
 
   std::size_t most_events_, n_launches_ = 0, n_brought_ = 0;
@@ -78,7 +75,8 @@ class TupleKeyBuffers {
   DeviceArray<std::uint32_t> tasks_;  // events, keys and hashes
   DeviceArray<TupleKeyPair> pairs_;
   DeviceArray<std::uint32_t> left_;
-  DeviceArray<std::uint32_t> counts_;
+  DeviceArray<TupleKeyCounts> counts_;  // now, then what was brought at each time
+  DeviceArray<std::uint64_t> n_tasks_;  // of each launch
 };
 
 }  // namespace cuda

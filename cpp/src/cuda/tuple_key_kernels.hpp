@@ -18,7 +18,8 @@ namespace tamis::cuda {
 
 // Places for `count` more behind a counter, one atomic operation for all threads of a warp that
 // are here together.
-TAMIS_DEVICE inline std::uint32_t reserve(std::uint32_t* counter, std::uint32_t count) {
+TAMIS_DEVICE inline std::uint64_t reserve(std::uint64_t* counter, std::uint32_t count) {
+  auto* const number = reinterpret_cast<unsigned long long*>(counter);
 #ifdef __CUDA_ARCH__
   const unsigned here = __activemask();
   const unsigned lane = threadIdx.x % 32;
@@ -30,11 +31,11 @@ TAMIS_DEVICE inline std::uint32_t reserve(std::uint32_t* counter, std::uint32_t 
     total += of_lane;
   }
   const int leader = __ffs(static_cast<int>(here)) - 1;
-  std::uint32_t first = 0;
-  if (lane == static_cast<unsigned>(leader)) first = atomicAdd(counter, total);
+  unsigned long long first = 0;
+  if (lane == static_cast<unsigned>(leader)) first = atomicAdd(number, total);
   return __shfl_sync(here, first, leader) + before;
 #else
-  return atomicAdd(counter, count);
+  return atomicAdd(number, count);
 #endif
 }
 
@@ -160,7 +161,7 @@ struct TupleKeyOutput {
     pairs[n_pairs++] = pair;
   }
   TAMIS_DEVICE void flush(const TupleKeyResults& results) {
-    const std::uint32_t first = reserve(results.n_pairs, n_pairs);
+    const std::uint64_t first = reserve(&results.counts->n_pairs, n_pairs);
     for (std::uint32_t at = 0; at < n_pairs; ++at) {
       if (first + at < results.most_pairs) results.pairs[first + at] = pairs[at];
     }
@@ -203,12 +204,12 @@ __global__ void tuple_key_probe(TupleKeyIndexView index, TupleKeyEvents events, 
     thread.for_each_key(index, [&](const tuple_key::FoundKey& key) { found.add(index, key); });
   }
   if (!is_taken || n_cells > kMost || found.n_keys > kTupleKeyMostFound) {
-    results.left[reserve(results.n_left, 1)] = event;
+    results.left[reserve(&results.counts->n_left, 1)] = event;
     return;
   }
   const std::uint32_t n_always = index.always_end > 0;
   if (found.n_keys + n_always == 0) return;
-  std::uint32_t task = reserve(work.n_tasks, found.n_keys + n_always);
+  std::uint64_t task = reserve(work.n_tasks, found.n_keys + n_always);
   if (n_always != 0) {
     work.events[task] = each;
     work.keys[task++] = TupleKeyWork::kAlways;
@@ -223,9 +224,9 @@ __global__ void tuple_key_probe(TupleKeyIndexView index, TupleKeyEvents events, 
 template <typename Lane, std::uint32_t kMost>
 __global__ void tuple_key_test(TupleKeyIndexView index, std::uint32_t first_event,
                                TupleKeyWork work, TupleKeyResults results) {
-  const std::uint32_t n_tasks = *work.n_tasks;
+  const std::uint64_t n_tasks = *work.n_tasks;
   TupleKeyOutput output;
-  for (std::uint32_t task = blockIdx.x * blockDim.x + threadIdx.x; task < n_tasks;
+  for (std::uint64_t task = blockIdx.x * blockDim.x + threadIdx.x; task < n_tasks;
        task += gridDim.x * blockDim.x) {
     const std::uint32_t each = work.events[task], key = work.keys[task];
     TupleKeyRanks<kMost> ranks;
@@ -250,19 +251,16 @@ __global__ void tuple_key_test(TupleKeyIndexView index, std::uint32_t first_even
   if (output.n_pairs > 0) output.flush(results);
 }
 
-__global__ void tuple_key_bring(TupleKeyResults from, TupleKeyPinned to, std::uint32_t* brought) {
+__global__ void tuple_key_bring(TupleKeyResults from, TupleKeyPinned to, TupleKeyCounts* brought) {
   const std::uint32_t n_threads = gridDim.x * blockDim.x;
   const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
-  const std::uint32_t n_pairs = *from.n_pairs, n_left = *from.n_left;
-  if (thread == 0) {
-    to.counts[0] = brought[2] = n_pairs;
-    to.counts[1] = brought[3] = n_left;
-  }
-  const std::uint32_t end = n_pairs < from.most_pairs ? n_pairs : from.most_pairs;
-  for (std::uint32_t at = brought[0] + thread; at < end; at += n_threads) {
+  const TupleKeyCounts counts = *from.counts;
+  if (thread == 0) *to.counts = brought[1] = counts;
+  const std::uint64_t end = counts.n_pairs < from.most_pairs ? counts.n_pairs : from.most_pairs;
+  for (std::uint64_t at = brought[0].n_pairs + thread; at < end; at += n_threads) {
     to.pairs[at] = from.pairs[at];
   }
-  for (std::uint32_t at = brought[1] + thread; at < n_left; at += n_threads) {
+  for (std::uint64_t at = brought[0].n_left + thread; at < counts.n_left; at += n_threads) {
     to.left[at] = from.left[at];
   }
 }
@@ -301,7 +299,7 @@ void launch_tuple_key_match(const TupleKeyIndexView& index, const TupleKeyEvents
 }
 
 void launch_tuple_key_bring(const TupleKeyResults& from, const TupleKeyPinned& to,
-                            std::uint32_t* brought, void* stream) {
+                            TupleKeyCounts* brought, void* stream) {
   constexpr std::uint32_t kBlocks = 64;  // enough to fill the bus
   launch(tuple_key_bring, kBlocks, 1, stream, from, to, brought);
 }

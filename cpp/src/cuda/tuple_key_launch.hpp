@@ -72,7 +72,7 @@ struct TupleKeyWork {
   std::uint32_t* events;   // [most_tasks] of each task
   std::uint32_t* keys;     // [most_tasks]
   std::uint32_t* hashes;   // [most_tasks]
-  std::uint32_t* n_tasks;  // in: 0
+  std::uint64_t* n_tasks;  // in: 0
   std::uint32_t most_events;
 
   static constexpr std::size_t most_tasks(std::size_t most_events) {
@@ -80,21 +80,24 @@ struct TupleKeyWork {
   }
 };
 
+struct TupleKeyCounts {
+  std::uint64_t n_pairs, n_left;
+};
+
 // Each event's filters without repeats, in no order, behind those of the launches before. What does
 // not fit is counted and not written. All on the device.
 struct TupleKeyResults {
   TupleKeyPair* pairs;     // [most_pairs]
   std::uint32_t* left;     // events that the host must match, and that have no pairs
-  std::uint32_t* n_pairs;  // in and out
-  std::uint32_t* n_left;   // in and out
-  std::uint32_t most_pairs;
+  TupleKeyCounts* counts;  // in and out
+  std::uint64_t most_pairs;
 };
 
 // The same in pinned memory.
 struct TupleKeyPinned {
   TupleKeyPair* pairs;
   std::uint32_t* left;
-  std::uint32_t* counts;  // of pairs, and of events that are left
+  TupleKeyCounts* counts;
 };
 
 // Two kernels: the keys of each event, then the records of each key that was found.
@@ -102,6 +105,6 @@ void launch_tuple_key_match(const TupleKeyIndexView& index, const TupleKeyEvents
                             const TupleKeyWork& work, const TupleKeyResults& results, void* stream);
 // What was found since the launch before: `brought` has its counts then, and behind them those now.
 void launch_tuple_key_bring(const TupleKeyResults& from, const TupleKeyPinned& to,
-                            std::uint32_t* brought, void* stream);
+                            TupleKeyCounts* brought, void* stream);
 
 }  // namespace tamis::cuda

@@ -127,7 +127,8 @@ class Widths {
     double length = 0;
     if (high > low && std::isfinite(high - low)) {
       for_each_range(constraint, [&](const NumberRange& range) {
-        length += std::max(0.0, std::min(range.high, high) - std::max(range.low, low));
+        const Cut from = range.low_cut(), to = range.high_cut();
+        length += std::max(0.0, std::min(to.nearest, high) - std::max(from.nearest, low));
       });
       length /= high - low;
     }

@@ -20,8 +20,8 @@ void add_kinds(const FilterTable& table, const Constraint& constraint, Attribute
 
 void add_hull(const FilterTable& table, const Constraint& constraint, AttributeSummary& to) {
   const auto add = [&](const NumberRange& range) {
-    to.low = std::min(to.low, range.low);
-    to.high = std::max(to.high, range.high);
+    to.low = std::min(to.low, range.low_cut().nearest);
+    to.high = std::max(to.high, range.high_cut().nearest);
   };
   if (constraint.is_interval()) {
     add(table.number(constraint.place()));

@@ -203,7 +203,8 @@ MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptio
   const auto run = [&](std::size_t task) {
     const std::size_t begin = task * events_per_task;
     const std::size_t end = std::min(begin + events_per_task, events.size());
-    const MatchRows rows{counts + begin, result.bits.data() + begin * result.words_per_event,
+    const MatchRows rows{counts == nullptr ? nullptr : counts + begin,
+                         result.bits.data() + begin * result.words_per_event,
                          result.words_per_event};
     std::unique_ptr<Workspace> workspace = state_->workspaces.take();
     MatchPart part =

@@ -28,6 +28,10 @@ inline std::uint32_t atomicAdd(std::uint32_t* number, std::uint32_t more) {
   return __atomic_fetch_add(number, more, __ATOMIC_RELAXED);
 }
 
+inline unsigned long long atomicAdd(unsigned long long* number, unsigned long long more) {
+  return __atomic_fetch_add(number, more, __ATOMIC_RELAXED);
+}
+
 inline std::uint32_t atomicOr(std::uint32_t* number, std::uint32_t bits) {
   return __atomic_fetch_or(number, bits, __ATOMIC_RELAXED);
 }

@@ -80,8 +80,9 @@ std::uint32_t MovingGrid::find_or_add(const BucketKey& key) {
     for (std::uint32_t old = 0; old < n_buckets_; ++old) {
       insert(*larger, hash_key(buckets_[old].key), old);
     }
+    retired_tables_.push_back({gate_.epoch(), nullptr});  // what may throw comes first
     table_.store(larger.get(), std::memory_order_release);
-    retired_tables_.push_back({gate_.epoch(), std::exchange(own_table_, std::move(larger))});
+    retired_tables_.back().item = std::exchange(own_table_, std::move(larger));
     table = own_table_.get();
   }
   ++n_buckets_;
@@ -116,7 +117,7 @@ MovingGrid::Array& MovingGrid::own_array(std::uint32_t bucket) {
 MovingGrid::Array& MovingGrid::renew(std::uint32_t bucket_idx) {
   gate_.try_advance();
   Bucket& bucket = buckets_[bucket_idx];
-  OwnArray old(bucket.array.load(std::memory_order_relaxed));
+  Array* const old = bucket.array.load(std::memory_order_relaxed);
   const std::uint32_t n_old = old->size.load(std::memory_order_relaxed);
   const std::uint32_t* const stale_at = stale_column(*old);
   const auto is_needed = [&](std::uint32_t at) {
@@ -127,6 +128,7 @@ MovingGrid::Array& MovingGrid::renew(std::uint32_t bucket_idx) {
   std::uint32_t n_needed = 0;
   for (std::uint32_t at = 0; at < n_old; ++at) n_needed += is_needed(at);
   OwnArray next = make_array(n_needed + n_needed / 2 + 8);
+  retired_arrays_.push_back({gate_.epoch(), nullptr});  // nothing throws from here on
   const std::uint32_t* const places = column(*old, places_column());
   std::uint32_t n_next = 0;
   bucket.n_stale = 0;
@@ -146,7 +148,7 @@ MovingGrid::Array& MovingGrid::renew(std::uint32_t bucket_idx) {
   next->size.store(n_next, std::memory_order_relaxed);
   Array& own = *next;
   bucket.array.store(next.release(), std::memory_order_release);
-  retired_arrays_.push_back({gate_.epoch(), std::move(old)});
+  retired_arrays_.back().item.reset(old);
   return own;
 }
 

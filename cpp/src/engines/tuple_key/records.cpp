@@ -70,10 +70,6 @@ bool RecordEncoder::encode(FilterIdx idx, FilterTerms* terms) {
         same->value = value;
       }
     }
-    if (lanes_.size() + kMostGaps + 1 > kMostLanes) {
-      needs_verify_ = true;
-      continue;
-    }
     const std::uint32_t first_string = ranks_.first_string_rank(attribute);
     const std::uint32_t first_other = ranks_.first_other_rank(attribute);
     AttributeSlots& of = slots[attribute];
@@ -87,6 +83,11 @@ bool RecordEncoder::encode(FilterIdx idx, FilterTerms* terms) {
       is_whole_type = low == first_string && high == first_other;
     } else {
       slot = slot_of(of.all, n_ranks - 1);
+    }
+    // The attribute has its slot in any case: an event's attributes without one are left out.
+    if (lanes_.size() + kMostGaps + 1 > kMostLanes) {
+      needs_verify_ = true;
+      continue;
     }
     const std::size_t n_gaps = intervals_.size() - 1;
     if (n_gaps > kMostGaps) needs_verify_ = true;
