@@ -99,7 +99,7 @@ check-fuzz: setup
 	@test -n "$(CLANGXX)" || { echo "check-fuzz needs clang++ with libFuzzer (Debian: clang libclang-rt-dev); .ci/run installs it"; exit 1; }
 	$(CMAKE) -S . -B build/fuzz -DCMAKE_CXX_COMPILER=$(CLANGXX) -DTAMIS_FUZZERS=ON \
 	  -DTAMIS_SANITIZE=address,undefined,fuzzer-no-link > /dev/null
-	$(BIN)/cmake --build build/fuzz
+	$(BIN)/cmake --build build/fuzz --target parser_fuzz json_fuzz arrow_fuzz
 	for target in parser json arrow; do \
 	  mkdir -p build/fuzz/corpus-$$target; \
 	  build/fuzz/$${target}_fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 -rss_limit_mb=4096 \

@@ -1,25 +1,56 @@
 // Named arrays in a file: what an index is saved as and opened from.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "tamis/column.hpp"
 
 namespace tamis {
+
+template <typename T>
+void clear_padding([[maybe_unused]] T& item) {
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&item);
+#endif
+#endif
+}
+
+template <typename T>
+bool has_padding() {
+  T item;
+  std::memset(static_cast<void*>(&item), 0xFF, sizeof item);
+  clear_padding(item);
+  unsigned char bytes[sizeof item];
+  std::memcpy(bytes, &item, sizeof item);
+  return std::any_of(std::begin(bytes), std::end(bytes), [](unsigned char at) { return at == 0; });
+}
 
 class SectionWriter {
  public:
   virtual ~SectionWriter() = default;
   virtual void write(const std::string& name, const void* data, std::size_t n_bytes) = 0;
 
+  // What lies between the members of items is written as zeros: equal items give equal bytes, and
+  // nothing else of this process gets into a file.
   template <typename T>
   void write(const std::string& name, std::span<const T> items) {
     static_assert(std::is_trivially_copyable_v<T>);
-    write(name, static_cast<const void*>(items.data()), items.size_bytes());
+    if (!has_padding<T>()) {
+      write(name, static_cast<const void*>(items.data()), items.size_bytes());
+      return;
+    }
+    std::vector<T> cleared(items.begin(), items.end());
+    for (T& item : cleared) clear_padding(item);
+    write(name, static_cast<const void*>(cleared.data()), items.size_bytes());
   }
   template <typename T>
   void write(const std::string& name, const Column<T>& items) {
