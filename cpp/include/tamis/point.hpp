@@ -1,12 +1,8 @@
-// A position as it is tested, and the one distance test of all engines and devices. No includes of
-// the standard library: device code reads this.
+// A position as it is tested, and the one distance test of all engines and devices. Nothing of the
+// standard library but integers: device code reads this.
 #pragma once
 
-#ifdef __CUDACC__
-#define TAMIS_HOST_DEVICE __host__ __device__
-#else
-#define TAMIS_HOST_DEVICE
-#endif
+#include "tamis/host_device.hpp"
 
 namespace tamis {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "common/host_device.hpp"
+#include "tamis/host_device.hpp"
 
 namespace tamis {
 

@@ -65,7 +65,6 @@ class TupleKeyBuffers {
   void match(const TupleKeyOnDevice& index, const TupleKeyEvents& events, Stream stream);
   // What the launches since the last time found, behind what was brought before.
   void bring(const TupleKeyPinned& to, Stream stream);
-  std::size_t most_pairs() const { return pairs_.size(); }
 
  private:
   TupleKeyResults results() const;

@@ -1,8 +1,8 @@
 // What the CPU and the kernels of a GPU do alike: hashes of terms, runs of keys, lanes.
 #pragma once
 
-#include "common/host_device.hpp"
 #include "engines/tuple_key/kernels.hpp"
+#include "tamis/host_device.hpp"
 
 namespace tamis::tuple_key {
 

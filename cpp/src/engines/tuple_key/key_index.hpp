@@ -14,9 +14,7 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -123,8 +121,6 @@ class KeyIndex {
   Run run_of(const FoundKey& found) const {
     return tuple_key::run_of(starts_.data(), header_.start_mask, found);
   }
-  std::span<const std::uint32_t> starts() const { return starts_.span(); }
-  std::uint32_t start_mask() const { return header_.start_mask; }
   const std::uint32_t* entries() const { return entries_.data(); }
   const Guards* guards() const { return guards_.data(); }
   std::size_t n_bytes() const {
