@@ -345,7 +345,7 @@ class PackedEvents {
     for (std::size_t event = 0; event < n_events; ++event) {
       const bool is_sample = event < sample.size();
       std::uint32_t cells[kWidth];
-      std::fill_n(cells, kWidth, cuda::TupleKeyEvents::kNoCell);
+      std::fill_n(cells, kWidth, cuda::NumberEvents::kNoCell);
       if (is_sample) {
         for (std::uint64_t at = sample.offsets[event]; at < sample.offsets[event + 1]; ++at) {
           cells[at - sample.offsets[event]] =
@@ -390,7 +390,7 @@ class PackedRun {
     cuda::synchronize(copies_);
   }
   std::size_t n_pairs() const { return counts_.data()->n_pairs; }
-  std::span<const cuda::TupleKeyPair> pairs() const { return {pairs_.data(), n_pairs()}; }
+  std::span<const cuda::MatchPair> pairs() const { return {pairs_.data(), n_pairs()}; }
 
  private:
   static constexpr std::size_t kMostPairs = std::size_t{1} << 25;
@@ -407,7 +407,7 @@ class PackedRun {
         cuda::record(marks_[part % std::size(marks_)], copies_);
         cuda::wait_for(marks_[part % std::size(marks_)], stream_);
       }
-      cuda::TupleKeyEvents events;
+      cuda::NumberEvents events;
       events.cells = cells;
       events.n_cells = PackedEvents::kWidth;
       events.stride = static_cast<std::uint32_t>(events_.stride());
@@ -433,9 +433,9 @@ class PackedRun {
   cuda::OwnMark marks_[8];
   cuda::DeviceArray<std::uint32_t> cells_there_;
   cuda::TupleKeyBuffers buffers_{kMostPart, std::size_t{1} << 24, kMostPairs};
-  cuda::PinnedArray<cuda::TupleKeyPair> pairs_{kMostPairs};
+  cuda::PinnedArray<cuda::MatchPair> pairs_{kMostPairs};
   cuda::PinnedArray<std::uint32_t> left_{1 << 24};
-  cuda::PinnedArray<cuda::TupleKeyCounts> counts_{1};
+  cuda::PinnedArray<cuda::MatchCounts> counts_{1};
 };
 
 void bench_tuple_key(double share, std::size_t n_most) {
@@ -455,7 +455,7 @@ void bench_tuple_key(double share, std::size_t n_most) {
   const auto check = [&](void (PackedRun::*way)(std::size_t), std::size_t n_events) {
     (run.*way)(n_events);
     std::vector<std::vector<std::uint32_t>> found(workload.events.size());
-    for (const cuda::TupleKeyPair& pair : run.pairs()) {
+    for (const cuda::MatchPair& pair : run.pairs()) {
       if (pair.event < found.size()) found[pair.event].push_back(pair.filter);
     }
     for (auto& each : found) std::sort(each.begin(), each.end());

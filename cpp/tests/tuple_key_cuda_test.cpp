@@ -148,7 +148,7 @@ TEST(tuple_key_cuda_matches_packed_events) {
     const EventBatch& events = workload.events;
     const cuda::TupleKeyOnDevice index(*workload.table);
     cuda::PinnedArray<std::uint32_t> cells(n_cells * n_events);
-    std::fill_n(cells.data(), cells.size(), cuda::TupleKeyEvents::kNoCell);
+    std::fill_n(cells.data(), cells.size(), cuda::NumberEvents::kNoCell);
     for (std::size_t event = 0; event < n_events; ++event) {
       for (std::uint64_t at = events.offsets[event]; at < events.offsets[event + 1]; ++at) {
         cells.data()[(at - events.offsets[event]) * n_events + event] =
@@ -159,12 +159,12 @@ TEST(tuple_key_cuda_matches_packed_events) {
     constexpr std::size_t kMostPairs = 100'000;
     const cuda::OwnStream stream;
     cuda::TupleKeyBuffers buffers(n_events, n_events, kMostPairs);
-    const cuda::PinnedArray<cuda::TupleKeyPair> pairs(kMostPairs);
+    const cuda::PinnedArray<cuda::MatchPair> pairs(kMostPairs);
     const cuda::PinnedArray<std::uint32_t> left(n_events);
-    const cuda::PinnedArray<cuda::TupleKeyCounts> counts(1);
+    const cuda::PinnedArray<cuda::MatchCounts> counts(1);
     buffers.begin(stream);
     for (const auto& [first, end] : {std::pair{std::size_t{0}, n_first}, {n_first, n_events}}) {
-      cuda::TupleKeyEvents packed;
+      cuda::NumberEvents packed;
       packed.cells = cells.data();
       packed.n_cells = n_cells;
       packed.stride = n_events;

@@ -12,7 +12,9 @@
 // alone, since the device takes no event that has so many.
 #pragma once
 
-#include "buffers.hpp"
+#include <optional>
+
+#include "number_batch.hpp"
 #include "tamis/engine.hpp"
 #include "tuple_key_launch.hpp"
 
@@ -31,22 +33,12 @@ class TupleKeyOnDevice {
   explicit TupleKeyOnDevice(const FilterTable& table);
 
   const TupleKeyIndexView& view() const { return view_; }
-  // Can the device take this attribute? What it takes are numbers without a residue.
-  bool takes(AttributeId attribute) const {
-    return (flags_[attribute] & TupleKeyAttribute::kHost) == 0;
-  }
-  bool is_used(AttributeId attribute) const {
-    return (flags_[attribute] & TupleKeyAttribute::kUsed) != 0;
-  }
-  std::size_t n_attributes() const { return flags_.size(); }
+  const RanksOnDevice& ranks() const { return *ranks_; }
   std::size_t n_bytes() const;  // on the device, and a few here
 
  private:
   OwnStream stream_;
-  std::vector<std::uint32_t> flags_;  // [n_attributes]
-  DeviceArray<Integers> integers_;
-  DeviceArray<TupleKeyAttribute> attributes_;
-  DeviceArray<TupleKeySlot> slots_;
+  std::optional<RanksOnDevice> ranks_;
   DeviceArray<tuple_key::KeyWord> words_;
   DeviceArray<std::uint32_t> starts_;
   DeviceArray<std::uint64_t> records_;
@@ -56,26 +48,22 @@ class TupleKeyOnDevice {
 // What the kernels need besides an index, for the launches of one stream.
 class TupleKeyBuffers {
  public:
-  static constexpr std::size_t kMostLaunches = 1024;  // after each begin()
+  static constexpr std::size_t kMostLaunches = PairBuffers::kMostBrought;  // after each begin()
 
   // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
   TupleKeyBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);
 
   void begin(Stream stream);
-  void match(const TupleKeyOnDevice& index, const TupleKeyEvents& events, Stream stream);
+  void match(const TupleKeyOnDevice& index, const NumberEvents& events, Stream stream);
   // What the launches since the last time found, behind what was brought before.
-  void bring(const TupleKeyPinned& to, Stream stream);
+  void bring(const PinnedResults& to, Stream stream) { pairs_.bring(to, stream); }
 
  private:
-  TupleKeyResults results() const;
-
-  std::size_t most_events_, n_launches_ = 0, n_brought_ = 0;
-  DeviceArray<TupleKeyWork::Place> places_;
-  DeviceArray<std::uint32_t> tasks_;  // events, keys and hashes
-  DeviceArray<TupleKeyPair> pairs_;
-  DeviceArray<std::uint32_t> left_;
-  DeviceArray<TupleKeyCounts> counts_;  // now, then what was brought at each time
+  std::size_t most_events_, n_launches_ = 0;
+  DeviceArray<RankedValue> values_;
+  DeviceArray<std::uint32_t> tasks_;    // events, keys and hashes
   DeviceArray<std::uint64_t> n_tasks_;  // of each launch
+  PairBuffers pairs_;
 };
 
 }  // namespace cuda

@@ -1,0 +1,111 @@
+#include "number_batch.hpp"
+
+#include <limits>
+
+#include "tamis/error.hpp"
+
+namespace tamis::cuda {
+
+NumberBatch::NumberBatch(std::size_t most_events, std::size_t most_attributes, bool has_points)
+    : most_attributes_(most_attributes),
+      offsets_(most_events + 1),
+      attributes_(most_events * most_attributes),
+      values_(most_events * most_attributes),
+      points_(has_points ? 3 * most_events : 0) {}
+
+void NumberBatch::pack(const EventBatch& events, std::size_t begin, std::size_t n_events,
+                       const RanksOnDevice& ranks, Space space) {
+  is_left.assign(n_events, false);
+  std::uint32_t n_cells = 0;
+  offsets_.data()[0] = 0;
+  for (std::size_t event = 0; event < n_events; ++event) {
+    const std::uint32_t first = n_cells;
+    for (std::uint64_t at = events.offsets[begin + event]; at < events.offsets[begin + event + 1];
+         ++at) {
+      const AttributeId attribute = events.attributes[at];
+      if (attribute >= ranks.n_attributes() || !ranks.is_used(attribute)) continue;
+      const EventValue& value = events.values[at];
+      if (value.kind != Kind::number || value.residue != 0 || !ranks.takes(attribute) ||
+          n_cells - first == most_attributes_) {
+        is_left[event] = true;
+        break;
+      }
+      attributes_.data()[n_cells] = attribute;
+      values_.data()[n_cells++] = value.nearest;
+    }
+    if (is_left[event]) n_cells = first;
+    offsets_.data()[event + 1] = n_cells;
+    if (points_.size() == 0) continue;
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    Point point{kNone, kNone, kNone};
+    if (events.has_position(begin + event)) {
+      point = to_point(space, events.x[begin + event], events.y[begin + event]);
+    }
+    double* const to = points_.data() + 3 * event;
+    to[0] = point.x, to[1] = point.y, to[2] = point.z;
+  }
+}
+
+NumberEvents NumberBatch::events(std::size_t n_events) const {
+  NumberEvents packed;
+  packed.offsets = offsets_.data();
+  packed.attributes = attributes_.data();
+  packed.values = values_.data();
+  packed.points = points_.data();
+  packed.n_events = static_cast<std::uint32_t>(n_events);
+  return packed;
+}
+
+PairBuffers::PairBuffers(std::size_t most_events, std::size_t most_pairs)
+    : pairs_(most_pairs), left_(most_events), counts_(kMostBrought + 2) {}
+
+void PairBuffers::begin(Stream stream) {
+  n_brought_ = 0;
+  clear(counts_.data(), counts_.n_bytes(), stream);
+}
+
+DeviceResults PairBuffers::results() const {
+  return {pairs_.data(), left_.data(), counts_.data(), pairs_.size()};
+}
+
+void PairBuffers::bring(const PinnedResults& to, Stream stream) {
+  if (n_brought_ == kMostBrought) throw ArgumentError("too many results were brought");
+  launch_bring(results(), to, counts_.data() + 1 + n_brought_++, stream);
+}
+
+void FoundPairs::collect(const EventBatch& events, std::size_t begin, std::size_t n_events,
+                         const FilterTable& table, std::vector<bool>& is_left, const Index& on_host,
+                         Scratch& scratch_on_host, Collector& out) {
+  const std::size_t n_left = counts_.data()->n_left;
+  for (std::size_t at = 0; at < n_left; ++at) is_left[left_.data()[at]] = true;
+  const std::span<const MatchPair> pairs(pairs_.data(), n_pairs());
+  const auto event_of = [](const MatchPair& pair) { return pair.event & ~MatchPair::kVerify; };
+  // By event: counted, then each to its place.
+  begins_.assign(n_events + 2, 0);
+  for (const MatchPair& pair : pairs) ++begins_[event_of(pair) + 2];
+  for (std::size_t event = 2; event < begins_.size(); ++event) begins_[event] += begins_[event - 1];
+  sorted_.resize(pairs.size());
+  for (const MatchPair& pair : pairs) sorted_[begins_[event_of(pair) + 1]++] = pair;
+  out.counters.filters += pairs.size();
+  for (std::size_t event = 0; event < n_events; ++event) {
+    if (is_left[event]) {
+      on_host.match(events, begin + event, begin + event + 1, scratch_on_host, out);
+      continue;
+    }
+    out.begin_event();
+    bool has_values = false;
+    for (std::uint32_t at = begins_[event]; at < begins_[event + 1]; ++at) {
+      const MatchPair& pair = sorted_[at];
+      if ((pair.event & MatchPair::kVerify) != 0) {
+        if (out.has(pair.filter)) continue;
+        if (!has_values) values_.load(events, begin + event, table.n_attributes(), table.space());
+        has_values = true;
+        ++out.counters.candidates;
+        if (!table.accepts(pair.filter, values_)) continue;
+      }
+      out.add(pair.filter);
+    }
+  }
+}
+
+}  // namespace tamis::cuda

@@ -1,0 +1,78 @@
+// The way of a batch to a device and back: events packed into pinned memory, pairs brought there,
+// sorted and collected; what the device cannot take goes to an index on the host.
+#pragma once
+
+#include <vector>
+
+#include "buffers.hpp"
+#include "pairs_launch.hpp"
+#include "ranks_on_device.hpp"
+#include "tamis/engine.hpp"
+
+namespace tamis::cuda {
+
+// Events in pinned memory, which kernels read.
+class NumberBatch {
+ public:
+  // `most_attributes`: of an event that the device takes, of those that filters have.
+  NumberBatch(std::size_t most_events, std::size_t most_attributes, bool has_points);
+
+  // An event that the device cannot take has no attributes there, and no pairs that count.
+  void pack(const EventBatch& events, std::size_t begin, std::size_t n_events,
+            const RanksOnDevice& ranks, Space space);
+  // The first of them.
+  NumberEvents events(std::size_t n_events) const;
+  std::vector<bool> is_left;  // [events] the host must take it
+
+ private:
+  std::size_t most_attributes_;
+  PinnedArray<std::uint32_t> offsets_, attributes_;
+  PinnedArray<double> values_, points_;
+};
+
+// Where kernels write pairs, for the launches of one stream.
+class PairBuffers {
+ public:
+  static constexpr std::size_t kMostBrought = 1024;  // times after each begin()
+
+  // Events and pairs of all launches after a begin(). Pairs beyond are counted.
+  PairBuffers(std::size_t most_events, std::size_t most_pairs);
+
+  void begin(Stream stream);
+  DeviceResults results() const;
+  // What the launches since the last time found, behind what was brought before.
+  void bring(const PinnedResults& to, Stream stream);
+
+ private:
+  std::size_t n_brought_ = 0;
+  DeviceArray<MatchPair> pairs_;
+  DeviceArray<std::uint32_t> left_;
+  DeviceArray<MatchCounts> counts_;  // now, then what was brought at each time
+};
+
+// Pairs in pinned memory, and their way to a collector.
+class FoundPairs {
+ public:
+  FoundPairs(std::size_t most_events, std::size_t most_pairs)
+      : pairs_(most_pairs), left_(most_events), counts_(1) {}
+
+  PinnedResults pinned() const { return {pairs_.data(), left_.data(), counts_.data()}; }
+  std::size_t n_pairs() const { return counts_.data()->n_pairs; }  // more than room: not all here
+  std::size_t n_room() const { return pairs_.size(); }
+  void set_room(std::size_t most_pairs) { pairs_ = PinnedArray<MatchPair>(most_pairs); }
+
+  // The events from `begin`; those that are left are matched on the host.
+  void collect(const EventBatch& events, std::size_t begin, std::size_t n_events,
+               const FilterTable& table, std::vector<bool>& is_left, const Index& on_host,
+               Scratch& scratch_on_host, Collector& out);
+
+ private:
+  PinnedArray<MatchPair> pairs_;
+  PinnedArray<std::uint32_t> left_;
+  PinnedArray<MatchCounts> counts_;
+  std::vector<std::uint32_t> begins_;  // [events + 2] of each event's filters
+  std::vector<MatchPair> sorted_;
+  ValueByAttribute values_;
+};
+
+}  // namespace tamis::cuda

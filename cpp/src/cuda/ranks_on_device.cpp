@@ -1,0 +1,50 @@
+#include "ranks_on_device.hpp"
+
+#include "engines/tuple_key/items.hpp"
+
+namespace tamis::cuda {
+
+using tuple_key::AttributeSlots;
+using tuple_key::kNoSlot;
+
+RanksOnDevice::RanksOnDevice(const FilterTable& table, const Ranks& ranks,
+                             const tuple_key::RecordEncoder& encoder, Stream stream)
+    : flags_(table.n_attributes()) {
+  std::vector<RankedAttribute> attributes(table.n_attributes());
+  std::vector<RankedSlot> slots(encoder.defaults.size());
+  std::vector<Integers> integers;
+  std::vector<std::size_t> integers_at(attributes.size());
+  for (AttributeId attribute = 0; attribute < attributes.size(); ++attribute) {
+    const AttributeSlots& of = encoder.slots[attribute];
+    if (of.is_used()) flags_[attribute] |= RankedAttribute::kUsed;
+    if (!ranks.has_integer_cuts(attribute)) flags_[attribute] |= RankedAttribute::kHost;
+    const auto set_slot = [&](std::uint32_t slot, std::uint32_t view) {
+      if (slot != kNoSlot) slots[slot] = {attribute | view, encoder.defaults[slot]};
+    };
+    set_slot(of.all, 0);
+    set_slot(of.numbers, 0);
+    set_slot(of.strings, RankedSlot::kStrings);
+    IntegerCuts& cuts = attributes[attribute].cuts;
+    cuts = ranks.integer_cuts(attribute);
+    integers_at[attribute] = integers.size();
+    integers.insert(integers.end(), cuts.integers, cuts.integers + (cuts.n_integers + 63) / 64);
+  }
+  for (const tuple_key::FilterTerm& term : encoder.terms().terms) {
+    flags_[term.attribute] |= RankedAttribute::kTerm;
+  }
+  integers_ = to_device(std::span<const Integers>(integers), stream);
+  for (AttributeId attribute = 0; attribute < attributes.size(); ++attribute) {
+    attributes[attribute].cuts.integers = integers_.data() + integers_at[attribute];
+    attributes[attribute].flags = flags_[attribute];
+    attributes[attribute].hash = tuple_key::presence_hash(attribute);
+  }
+  attributes_ = to_device(std::span<const RankedAttribute>(attributes), stream);
+  slots_ = to_device(std::span<const RankedSlot>(slots), stream);
+}
+
+std::size_t RanksOnDevice::n_bytes() const {
+  return flags_.capacity() * sizeof flags_[0] + integers_.n_bytes() + attributes_.n_bytes() +
+         slots_.n_bytes();
+}
+
+}  // namespace tamis::cuda
