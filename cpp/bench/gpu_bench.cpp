@@ -1,7 +1,7 @@
 // Latency and breakdown of the papers' GPU engines on their default workloads, as 000 table 4 and
 // figure 14 and 003 figure 6 have them, and HEM beside its twin on the CPU; then our engines, from
 // packed events in pinned memory to pairs in pinned memory, beside what the bus alone takes:
-// `tamis_gpu_bench [share of the workload] [papers | ours]`.
+// `tamis_gpu_bench [share of the workload] [papers | ours | an engine]`.
 //
 // Workloads are drawn as `pcm-default`, `clcb-default` and `hem-default` of tamis.workloads are, by
 // this file: where the GPU is, PyArrow may not be. Every answer is compared with that of `naive`.
@@ -16,10 +16,13 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "common/placed_filter.hpp"
 #include "cuda/ccm.hpp"
 #include "cuda/clcb_cuda.hpp"
+#include "cuda/spatial_grid_cuda.hpp"
 #include "cuda/tuple_key_cuda.hpp"
 #include "tamis/ast.hpp"
 #include "tamis/collector.hpp"
@@ -99,19 +102,56 @@ Workload pcm_default(double share) {
   return all;
 }
 
+// Places in the unit square: uniform, or around 1,000 hot spots that are popular by Zipf's law.
+class Places {
+ public:
+  explicit Places(bool is_zipf) {
+    Random random(5);
+    std::vector<double> weights;
+    for (int spot = 0; is_zipf && spot < 1000; ++spot) {
+      spots_.push_back({uniform_(random), uniform_(random)});
+      weights.push_back(1.0 / (spot + 1));
+    }
+    popular_ = std::discrete_distribution<std::size_t>(weights.begin(), weights.end());
+  }
+  // Floats, so that packed events have them exactly.
+  std::pair<float, float> operator()(Random& random) {
+    if (spots_.empty()) {
+      const auto x = static_cast<float>(uniform_(random));
+      return {x, static_cast<float>(uniform_(random))};
+    }
+    const auto& [x, y] = spots_[popular_(random)];
+    const auto near = [&](double at) {
+      return static_cast<float>(std::clamp(at + 0.05 * normal_(random), 0.0, 1.0));
+    };
+    const float near_x = near(x);
+    return {near_x, near(y)};
+  }
+
+ private:
+  std::uniform_real_distribution<double> uniform_{0, 1};
+  std::normal_distribution<double> normal_{0, 1};
+  std::discrete_distribution<std::size_t> popular_;
+  std::vector<std::pair<double, double>> spots_;
+};
+
 // 003 table 1; `always`: content that every event has and every filter accepts, figure 6(b).
-Workload clcb_default(double share, bool always) {
+Workload clcb_default(double share, bool always, bool is_zipf = false, std::size_t n_radii = 1) {
   Workload all;
-  all.name = always ? "clcb-always" : "clcb-default";
+  all.name = std::string(always ? "clcb-always" : "clcb-default") +
+             (is_zipf ? ", Zipf positions" : "") + (n_radii > 1 ? ", several radii" : "");
+  Places places(is_zipf);
   const auto n_subscriptions = static_cast<std::size_t>(250'000 * share);
   all.n_targets = n_subscriptions;
   Random random(2);
-  std::uniform_real_distribution<double> uniform(0, 1);
   const double radius = std::sqrt(0.0001 / std::numbers::pi);
   Writer writer(all);
   for (std::size_t filter = 0; filter < 10 * n_subscriptions; ++filter) {
-    std::string text = "NEAR(" + std::to_string(uniform(random)) + ", " +
-                       std::to_string(uniform(random)) + ", " + std::to_string(radius) + ")";
+    const auto [x, y] = places(random);
+    // One radius, or that one, half of it and twice.
+    const double of_size[] = {1, 0.5, 2};
+    std::string text = "NEAR(" + std::to_string(x) + ", " + std::to_string(y) + ", " +
+                       std::to_string(radius * of_size[filter % n_radii]) + ")";
     const std::size_t group = always ? 0 : below(random, 20);
     for (const std::size_t name : distinct(random, 3 + below(random, 3), 5)) {
       text += " AND a" + std::to_string(5 * group + name);
@@ -133,7 +173,8 @@ Workload clcb_default(double share, bool always) {
       all.events.add(static_cast<AttributeId>(5 * group + name),
                      EventValue::of(static_cast<std::int64_t>(below(random, 100))));
     }
-    all.events.add_position(uniform(random), uniform(random));
+    const auto [x, y] = places(random);
+    all.events.add_position(x, y);
     all.events.end_event();
   }
   return all;
@@ -438,6 +479,212 @@ class PackedRun {
   cuda::PinnedArray<cuda::MatchCounts> counts_{1};
 };
 
+// Events of clcb-default: five cells of four bytes and a position of two floats, in pinned memory.
+struct PackedPlacedEvents {
+  static constexpr std::uint32_t kWidth = 5;
+  static constexpr std::size_t kBytes = 4 * kWidth + 8;
+  std::size_t stride;
+  cuda::PinnedArray<std::uint32_t> cells;
+  cuda::PinnedArray<float> positions;
+
+  PackedPlacedEvents(const EventBatch& sample, std::size_t n_events, bool is_zipf)
+      : stride(n_events), cells(kWidth * n_events), positions(2 * n_events) {
+    Random random(8);
+    Places places(is_zipf);
+    for (std::size_t event = 0; event < n_events; ++event) {
+      std::pair<float, float> at = places(random);
+      for (std::size_t cell = 0; cell < kWidth; ++cell) {
+        cells.data()[cell * stride + event] = cuda::NumberEvents::kNoCell;
+      }
+      const auto add = [&](std::size_t cell, std::size_t name, std::size_t value) {
+        cells.data()[cell * stride + event] = static_cast<std::uint32_t>(name << 16 | value);
+      };
+      if (event < sample.size()) {
+        at = {static_cast<float>(sample.x[event]), static_cast<float>(sample.y[event])};
+        for (std::uint64_t cell = sample.offsets[event]; cell < sample.offsets[event + 1]; ++cell) {
+          add(cell - sample.offsets[event], sample.attributes[cell],
+              static_cast<std::size_t>(sample.values[cell].nearest));
+        }
+      } else {
+        const std::size_t group = below(random, 20), n_names = 3 + below(random, 3);
+        const std::size_t first = below(random, 5);
+        for (std::size_t cell = 0; cell < n_names; ++cell) {
+          add(cell, 5 * group + (first + cell) % 5, below(random, 100));
+        }
+      }
+      positions.data()[2 * event] = at.first;
+      positions.data()[2 * event + 1] = at.second;
+    }
+  }
+};
+
+// From packed events to pairs, as PackedRun does it.
+class GridRun {
+ public:
+  GridRun(cuda::GridOnDevice& index, const PackedPlacedEvents& events)
+      : index_(index),
+        events_(events),
+        cells_(events.cells.size()),
+        positions_(events.positions.size()) {}
+
+  void direct(std::size_t n_events) {
+    match(events_.cells.data(), events_.positions.data(), n_events, kMostPart, false);
+  }
+  void on_device(std::size_t n_events) {
+    match(cells_.data(), positions_.data(), n_events, kMostPart, false);
+  }
+  void in_parts(std::size_t n_events) {
+    match(cells_.data(), positions_.data(), n_events,
+          std::clamp(n_events / 8, kLeastPart, kMostPart), true);
+  }
+  void copy_only(std::size_t n_events) {
+    copy(0, n_events, copies_);
+    cuda::synchronize(copies_);
+  }
+  void move_all(const float* places) {
+    index_.move_all(places, stream_);
+    cuda::synchronize(stream_);
+  }
+  std::size_t n_pairs() const { return found_.n_pairs(); }
+  std::vector<std::vector<std::uint32_t>> of_first(std::size_t n_events) const {
+    std::vector<std::vector<std::uint32_t>> all(n_events);
+    for (std::size_t at = 0; at < n_pairs(); ++at) {
+      const cuda::MatchPair& pair = found_.pinned().pairs[at];
+      if (pair.event < n_events) all[pair.event].push_back(pair.filter);
+    }
+    for (auto& each : all) std::sort(each.begin(), each.end());
+    return all;
+  }
+
+ private:
+  static constexpr std::size_t kMostPairs = std::size_t{1} << 26;
+  static constexpr std::size_t kLeastPart = std::size_t{1} << 17;
+  static constexpr std::size_t kMostPart = std::size_t{1} << 19;
+
+  void match(const std::uint32_t* cells, const float* positions, std::size_t n_events,
+             std::size_t n_part, bool copies) {
+    buffers_.begin(stream_);
+    std::size_t part = 0;
+    for (std::size_t first = 0; first < n_events; first += n_part, ++part) {
+      const std::size_t n = std::min(n_part, n_events - first);
+      if (copies) {
+        copy(first, n, copies_);
+        cuda::record(marks_[part % std::size(marks_)], copies_);
+        cuda::wait_for(marks_[part % std::size(marks_)], stream_);
+      }
+      cuda::NumberEvents events;
+      events.cells = cells;
+      events.n_cells = PackedPlacedEvents::kWidth;
+      events.stride = static_cast<std::uint32_t>(events_.stride);
+      events.flat_positions = positions;
+      events.first_event = static_cast<std::uint32_t>(first);
+      events.n_events = static_cast<std::uint32_t>(n);
+      buffers_.match(index_, events, stream_);
+      buffers_.bring(found_.pinned(), stream_);
+    }
+    cuda::synchronize(stream_);
+    const cuda::MatchCounts& counts = *found_.pinned().counts;
+    if (found_.is_whole() && counts.n_left == 0) return;
+    std::printf("spatial-grid-cuda: %zu events are left, %zu pairs, %zu lost\n",
+                static_cast<std::size_t>(counts.n_left), n_pairs(),
+                static_cast<std::size_t>(counts.n_lost));
+    std::exit(1);
+  }
+  void copy(std::size_t first, std::size_t n_events, void* stream) {
+    cuda::copy_rows_to_device(cells_.data() + first, events_.cells.data() + first,
+                              events_.stride * 4, n_events * 4, PackedPlacedEvents::kWidth, stream);
+    cuda::copy_to_device(positions_.data() + 2 * first, events_.positions.data() + 2 * first,
+                         n_events * 8, stream);
+  }
+
+  cuda::GridOnDevice& index_;
+  const PackedPlacedEvents& events_;
+  cuda::OwnStream stream_, copies_;
+  cuda::OwnMark marks_[8];
+  cuda::DeviceArray<std::uint32_t> cells_;
+  cuda::DeviceArray<float> positions_;
+  cuda::GridBuffers buffers_{kMostPart, std::size_t{1} << 24, kMostPairs};
+  cuda::FoundPairs found_{std::size_t{1} << 24, kMostPairs};
+};
+
+template <typename Work>
+double median_us(Work work, int n_rounds = 15) {
+  std::vector<double> all;
+  for (int round = 0; round < n_rounds; ++round) {
+    const auto begin = Clock::now();
+    work();
+    all.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+  }
+  return median(all);
+}
+
+void bench_spatial_grid(double share, bool is_zipf, std::size_t n_radii, std::size_t n_most) {
+  Workload workload = clcb_default(share, false, is_zipf, n_radii);
+  workload.target_of = workload.slot_of;
+  workload.n_targets = workload.slot_of.size();
+  expect(workload);
+  const auto before = Clock::now();
+  cuda::GridOnDevice index(*workload.table, {});
+  std::printf("spatial-grid-cuda build %.2f s  %.1f MB\n",
+              std::chrono::duration<double>(Clock::now() - before).count(),
+              static_cast<double>(index.n_bytes()) / 1e6);
+  const PackedPlacedEvents events(workload.events, n_most, is_zipf);
+  GridRun run(index, events);
+  const auto check = [&](const std::vector<std::vector<std::uint32_t>>& expected) {
+    if (run.of_first(expected.size()) == expected) return;
+    std::printf("spatial-grid-cuda: WRONG ANSWERS\n");
+    std::exit(1);
+  };
+  run.direct(workload.events.size());
+  check(workload.expected);
+  run.in_parts(n_most);
+  check(workload.expected);
+  for (std::size_t n = 1; n <= n_most; n *= 10) {
+    const double direct = median_us([&] { run.direct(n); });
+    const double in_parts = median_us([&] { run.in_parts(n); });
+    const double bus = median_us([&] { run.copy_only(n); });
+    const double kernel = median_us([&] { run.on_device(n); });
+    const auto rate = [&](double of) { return static_cast<double>(n) / of; };
+    std::printf(
+        "%9zu events  direct %9.1f us %8.1f M/s   in parts %8.1f M/s   on device %8.1f M/s   "
+        "bus %8.1f M/s (%.1f GB/s)  pairs %zu  of the bus %.0f %%\n",
+        n, direct, rate(direct), rate(in_parts), rate(kernel), rate(bus),
+        static_cast<double>(PackedPlacedEvents::kBytes * n) / bus / 1e3, run.n_pairs(),
+        100 * bus / std::min(direct, in_parts));
+    std::fflush(stdout);
+  }
+  // Everybody somewhere else.
+  const cuda::PinnedArray<float> places(2 * index.n_places());
+  Random random(9);
+  Places draw(is_zipf);
+  for (std::size_t place = 0; place < index.n_places(); ++place) {
+    std::tie(places.data()[2 * place], places.data()[2 * place + 1]) = draw(random);
+  }
+  const double all = median_us([&] { run.move_all(places.data()); });
+  std::printf("%zu areas moved and indexed again in %.1f us, %.1f GB/s of new places\n",
+              index.n_places(), all, static_cast<double>(8 * index.n_places()) / all / 1e3);
+  run.direct(workload.events.size());
+  std::vector<std::vector<std::uint32_t>> expected(workload.events.size());
+  ValueByAttribute values;
+  const FilterTable& table = *workload.table;
+  for (std::size_t event = 0; event < expected.size(); ++event) {
+    values.load(workload.events, event, table.n_attributes(), Space::plane);
+    for (FilterIdx filter = 0; filter < table.size(); ++filter) {
+      const Point centre{places.data()[2 * std::size_t{filter}],
+                         places.data()[2 * std::size_t{filter} + 1], 0};
+      if (!is_within(values.position(), centre,
+                     table.area(table.filter(filter).areas.first).limit)) {
+        continue;
+      }
+      std::uint64_t n_evaluated = 0;
+      if (accepts_content(table, table.filter(filter), values, 0, 1, n_evaluated)) {
+        expected[event].push_back(filter);
+      }
+    }
+  }
+  check(expected);
+}
+
 void bench_tuple_key(double share, std::size_t n_most) {
   Workload workload = pcm_default(share);
   workload.target_of = workload.slot_of;
@@ -468,13 +715,7 @@ void bench_tuple_key(double share, std::size_t n_most) {
   check(&PackedRun::direct, n_most);
   for (std::size_t n = 1; n <= n_most; n *= 10) {
     const auto us = [&](void (PackedRun::*way)(std::size_t)) {
-      std::vector<double> all;
-      for (int round = 0; round < 15; ++round) {
-        const auto begin = Clock::now();
-        (run.*way)(n);
-        all.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
-      }
-      return median(all);
+      return median_us([&] { (run.*way)(n); });
     };
     const double direct = us(&PackedRun::direct), in_parts = us(&PackedRun::in_parts);
     const double bus = us(&PackedRun::copy_only), kernel = us(&PackedRun::on_device);
@@ -495,14 +736,22 @@ void bench_tuple_key(double share, std::size_t n_most) {
 int main(int argc, char** argv) {
   const double share = argc > 1 ? std::atof(argv[1]) : 1;
   const std::string what = argc > 2 ? argv[2] : "";
-  if (what != "ours") {
-    tamis::bench_ccm(share);
+  const auto is_wanted = [&](const char* group, const char* engine) {
+    return what.empty() || what == group || what == engine;
+  };
+  if (is_wanted("papers", "ccm")) tamis::bench_ccm(share);
+  if (is_wanted("papers", "clcb-cuda")) {
     tamis::bench_clcb(share, false);
     tamis::bench_clcb(share, true);
-    tamis::bench_hem(share);
   }
-  if (what != "papers") {
+  if (is_wanted("papers", "hem-cuda")) tamis::bench_hem(share);
+  if (is_wanted("ours", "tuple-key-cuda")) {
     tamis::bench_tuple_key(share, 10'000'000);
     if (share == 1) tamis::bench_tuple_key(40, 1'000'000);
+  }
+  if (is_wanted("ours", "spatial-grid-cuda")) {
+    tamis::bench_spatial_grid(share, false, 1, 10'000'000);
+    tamis::bench_spatial_grid(share, true, 1, 1'000'000);
+    tamis::bench_spatial_grid(share, false, 3, 1'000'000);
   }
 }

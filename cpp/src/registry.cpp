@@ -7,6 +7,7 @@
 #include "cuda/clcb_cuda.hpp"
 #include "cuda/device.hpp"
 #include "cuda/hem_cuda.hpp"
+#include "cuda/spatial_grid_cuda.hpp"
 #include "cuda/tuple_key_cuda.hpp"
 #include "engines/ada_rein.hpp"
 #include "engines/be_tree.hpp"
@@ -118,6 +119,15 @@ const Engine kEngines[] = {
      .open = open_spatial_grid,
      .build_owned = build_owned_spatial_grid,
      .costs = kSpatialGridCosts},
+    {.name = "spatial-grid-cuda",
+     .device = "cuda",
+     .is_exact = true,
+     .description = "spatial-grid on a GPU: tasks for each event of a batch, moves in bulk",
+     .features = kEverything,
+     .parameters = kSpatialGridParameters,
+     .unavailable = cuda_unavailable,
+     .build = build_spatial_grid_cuda,
+     .build_owned = build_owned_spatial_grid_cuda},
     {.name = "ocm",
      .device = "cpu",
      .is_exact = true,

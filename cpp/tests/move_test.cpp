@@ -96,10 +96,10 @@ TEST(a_gate_keeps_what_a_reader_may_see) {
   CHECK(gate.n_over() > before);
 }
 
-TEST(moves_answer_as_new_subscriptions_do) {
+void check_moves_as_new(const char* engine) {
   for (const Space space : {Space::plane, Space::earth}) {
     Random random(41);
-    Matcher grid(options_of("spatial-grid", space));
+    Matcher grid(options_of(engine, space));
     Matcher naive(options_of("naive", space));
     std::vector<NewSubscription> rows;
     std::vector<std::string> predicates;
@@ -135,6 +135,9 @@ TEST(moves_answer_as_new_subscriptions_do) {
     CHECK_EQ(n_moved(naive), 0u);
   }
 }
+
+TEST(moves_answer_as_new_subscriptions_do) { check_moves_as_new("spatial-grid"); }
+TEST(spatial_grid_cuda_moves_as_new_subscriptions_do) { check_moves_as_new("spatial-grid-cuda"); }
 
 TEST(a_subscription_moves_in_one_piece_with_all_its_filters) {
   Matcher matcher(options_of("spatial-grid"));
@@ -240,8 +243,8 @@ TEST(a_slot_that_is_used_again_has_not_moved) {
 }
 
 // Everybody moves all the time between places that all contain the event, or none of which does.
-TEST(readers_see_every_subscription_at_its_old_or_its_new_place) {
-  Matcher matcher(options_of("spatial-grid"));
+void check_readers_beside_moves(const char* engine) {
+  Matcher matcher(options_of(engine));
   constexpr std::int64_t kIds = 300;
   for (std::int64_t id = 0; id < kIds; ++id) {
     subscribe(matcher, id, id % 2 == 0 ? "NEAR(0, 0, 10)" : "NEAR(100, 100, 10)");
@@ -277,6 +280,13 @@ TEST(readers_see_every_subscription_at_its_old_or_its_new_place) {
   for (std::thread& reader : readers) reader.join();
   CHECK_EQ(n_wrong.load(), 0);
   CHECK_EQ(n_moved(matcher), static_cast<std::size_t>(kIds));
+}
+
+TEST(readers_see_every_subscription_at_its_old_or_its_new_place) {
+  check_readers_beside_moves("spatial-grid");
+}
+TEST(spatial_grid_cuda_shows_every_subscription_at_its_old_or_its_new_place) {
+  check_readers_beside_moves("spatial-grid-cuda");
 }
 
 TEST(no_move_is_lost_while_everything_is_merged) {
@@ -325,7 +335,7 @@ TEST(no_move_is_lost_while_everything_is_merged) {
       matcher.close();
     }
     if (!is_durable) continue;
-    for (const char* engine : {"spatial-grid", "naive", "clcb"}) {
+    for (const char* engine : {"spatial-grid", "spatial-grid-cuda", "naive", "clcb"}) {
       options.engine = engine;
       Matcher again(options);
       for (const bool is_flushed : {false, true}) {

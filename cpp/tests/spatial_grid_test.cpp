@@ -1,4 +1,6 @@
-// Engine `spatial-grid` against `naive`, and its counters against the cost formula of its page.
+// Engines `spatial-grid` and `spatial-grid-cuda` (on the shim, or on a GPU where this is
+// tamis_gpu_tests) against `naive`, and the counters of the first against the cost formula of its
+// page.
 #include <limits>
 
 #include "common/simd.hpp"
@@ -42,7 +44,9 @@ void check_places(Space space, const std::vector<std::string>& predicates,
   const auto table = table_of(space, predicates, 2);
   const Answer expected = answer_of("naive", table, events);
   CHECK(n_matches(expected) > 0);
-  CHECK(answer_of("spatial-grid", table, events).filters == expected.filters);
+  for (const char* engine : {"spatial-grid", "spatial-grid-cuda"}) {
+    CHECK(answer_of(engine, table, events).filters == expected.filters);
+  }
 }
 
 TEST(spatial_grid_takes_radii_and_places_of_every_size) {
@@ -111,8 +115,10 @@ TEST(spatial_grid_needs_no_position_for_filters_without_a_circle) {
   events.n_known = 2;
   events.add(0, EventValue::of(std::int64_t{1}));
   events.end_event();  // no batch position at all
-  const Answer answer = answer_of("spatial-grid", table, events);
-  CHECK(answer.filters == std::vector<std::vector<std::uint32_t>>({{2, 4, 6}}));
+  for (const char* engine : {"spatial-grid", "spatial-grid-cuda"}) {
+    const Answer answer = answer_of(engine, table, events);
+    CHECK(answer.filters == std::vector<std::vector<std::uint32_t>>({{2, 4, 6}}));
+  }
 }
 
 TEST(spatial_grid_looks_at_few_of_the_filters_without_an_area) {

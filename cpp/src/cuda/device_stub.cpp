@@ -3,6 +3,7 @@
 #include "clcb_cuda.hpp"
 #include "device.hpp"
 #include "hem_cuda.hpp"
+#include "spatial_grid_cuda.hpp"
 #include "tamis/error.hpp"
 #include "tuple_key_cuda.hpp"
 
@@ -19,6 +20,17 @@ std::unique_ptr<Index> build_clcb_cuda(std::shared_ptr<const FilterTable>, const
 }
 
 std::unique_ptr<Index> build_hem_cuda(std::shared_ptr<const FilterTable>, const Parameters&) {
+  throw UnavailableError(cuda_unavailable());
+}
+
+std::unique_ptr<Index> build_spatial_grid_cuda(std::shared_ptr<const FilterTable>,
+                                               const Parameters&) {
+  throw UnavailableError(cuda_unavailable());
+}
+
+std::unique_ptr<Index> build_owned_spatial_grid_cuda(std::shared_ptr<const FilterTable>,
+                                                     const Parameters&,
+                                                     std::span<const std::uint32_t>) {
   throw UnavailableError(cuda_unavailable());
 }
 

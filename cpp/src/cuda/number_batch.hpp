@@ -57,8 +57,9 @@ class FoundPairs {
       : pairs_(most_pairs), left_(most_events), counts_(1) {}
 
   PinnedResults pinned() const { return {pairs_.data(), left_.data(), counts_.data()}; }
-  std::size_t n_pairs() const { return counts_.data()->n_pairs; }  // more than room: not all here
+  std::size_t n_pairs() const { return counts_.data()->n_pairs; }
   std::size_t n_room() const { return pairs_.size(); }
+  bool is_whole() const { return n_pairs() <= n_room() && counts_.data()->n_lost == 0; }
   void set_room(std::size_t most_pairs) { pairs_ = PinnedArray<MatchPair>(most_pairs); }
 
   // The events from `begin`; those that are left are matched on the host.

@@ -14,6 +14,7 @@ struct MatchPair {
 
 struct MatchCounts {
   std::uint64_t n_pairs, n_left;
+  std::uint64_t n_lost;  // of a kernel's work, what did not fit: all must be done again with less
 };
 
 // Each event's filters without repeats, in no order, behind those of the launches before. What does

@@ -137,7 +137,9 @@ void Maker::choose_terms() {
   std::unordered_map<std::uint32_t, std::uint32_t> n_with_value;
   const std::size_t n_attributes = table_.n_attributes();
   made_.terms.resize(made_.levels.size() * n_attributes);
-  for (Place& place : made_.places) {
+  made_.pivots.resize(made_.places.size(), kNoPivot);
+  for (PlaceIdx idx = 0; idx < made_.places.size(); ++idx) {
+    Place& place = made_.places[idx];
     if (!made_.levels[place.level].names) continue;
     find_common(place);
     if (common_.empty()) continue;
@@ -169,6 +171,7 @@ void Maker::choose_terms() {
     }
     if (kind == kValueTerm) ++n_with_value[place.term];
     made_.terms[place.level * n_attributes + best] |= kind;
+    made_.pivots[idx] = best;
   }
 }
 

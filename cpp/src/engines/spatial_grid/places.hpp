@@ -28,11 +28,14 @@ static_assert(sizeof(Place) == 56);
 
 enum TermKind : std::uint8_t { kNameTerm = 1, kValueTerm = 2 };
 
+inline constexpr AttributeId kNoPivot = ~AttributeId{0};
+
 struct Places {
   std::vector<Level> levels;  // the last is that of places without a cell
   std::vector<Place> places;
   // [n_levels * n_attributes] what an event looks up for an attribute of its own, of TermKind
   std::vector<std::uint8_t> terms;
+  std::vector<AttributeId> pivots;  // [n_places] the attribute of its term, or kNoPivot
   std::uint32_t everywhere() const { return static_cast<std::uint32_t>(levels.size()) - 1; }
 };
 

@@ -17,8 +17,13 @@ void put(std::uint64_t* record, std::size_t at, std::uint32_t value) {
 
 }  // namespace
 
-RecordEncoder::RecordEncoder(const FilterTable& table, const Ranks& ranks)
-    : slots(table.n_attributes()), table_(table), ranks_(ranks), n_lanes_(table.size()) {
+RecordEncoder::RecordEncoder(const FilterTable& table, const Ranks& ranks,
+                             std::uint32_t n_areas_tested)
+    : slots(table.n_attributes()),
+      table_(table),
+      ranks_(ranks),
+      n_areas_tested_(n_areas_tested),
+      n_lanes_(table.size()) {
   terms_.terms.reserve(table.n_constraints());
   terms_.begins.reserve(table.size() + 1);
   for (FilterIdx filter = 0; filter < table.size(); ++filter) {
@@ -49,7 +54,7 @@ std::uint32_t RecordEncoder::slot_of(std::uint32_t& slot, std::uint32_t rank_of_
 bool RecordEncoder::encode(FilterIdx idx, FilterTerms* terms) {
   const FilterTable::Filter& filter = table_.filter(idx);
   lanes_.clear();
-  needs_verify_ = filter.areas.count > 0 || filter.residuals.count > 0;
+  needs_verify_ = filter.areas.count > n_areas_tested_ || filter.residuals.count > 0;
   for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
     const Constraint& constraint = table_.constraint(filter.constraints.first + at);
     const AttributeId attribute = constraint.attribute;

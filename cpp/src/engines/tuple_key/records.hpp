@@ -31,7 +31,8 @@ struct AttributeSlots {
 
 class RecordEncoder {
  public:
-  RecordEncoder(const FilterTable& table, const Ranks& ranks);
+  // `n_areas_tested`: a filter with so many areas need not be verified because of them.
+  RecordEncoder(const FilterTable& table, const Ranks& ranks, std::uint32_t n_areas_tested = 0);
 
   const FilterTerms& terms() const { return terms_; }
   bool is_impossible(FilterIdx filter) const { return n_lanes_[filter] == kImpossible; }
@@ -57,6 +58,7 @@ class RecordEncoder {
 
   const FilterTable& table_;
   const Ranks& ranks_;
+  std::uint32_t n_areas_tested_;
   FilterTerms terms_;
   std::vector<std::uint16_t> n_lanes_;  // [n_filters]
   std::uint32_t lane_bytes_ = 1;

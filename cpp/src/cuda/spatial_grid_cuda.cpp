@@ -1,0 +1,404 @@
+#include "spatial_grid_cuda.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+#include <random>
+#include <shared_mutex>
+
+#include "engines/spatial_grid.hpp"
+#include "engines/spatial_grid/places.hpp"
+#include "tamis/error.hpp"
+
+namespace tamis {
+namespace cuda {
+namespace {
+
+using namespace spatial_grid;
+using tuple_key::kVerify;
+using tuple_key::RecordEncoder;
+
+constexpr std::size_t kBucketsPerKey = 4;
+constexpr std::size_t kMostBuckets = std::size_t{1} << 26;
+
+// Do two different (cell, term) within the reach of one event have the same number?
+bool has_clash(const GridLevel& level, bool is_flat, std::uint32_t n_terms) {
+  constexpr std::int32_t kMost = kGridMostCells - 1;
+  const auto last_term = static_cast<std::int32_t>(n_terms) - 1;
+  for (std::int32_t z = is_flat ? 0 : -kMost; z <= (is_flat ? 0 : kMost); ++z) {
+    for (std::int32_t y = -kMost; y <= kMost; ++y) {
+      for (std::int32_t x = -kMost; x <= kMost; ++x) {
+        for (std::int32_t term = 0; term <= last_term; ++term) {
+          if ((x | y | z | term) == 0) continue;
+          if (level.number_of(x, y, z, static_cast<std::uint32_t>(term)) == 0) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+// Factors and the number of buckets for about `n_keys` keys.
+void set_buckets(GridLevel& level, std::size_t n_keys, bool is_flat) {
+  const std::uint32_t n_terms = level.level.names != 0 ? kGridTerms : 1;
+  const std::size_t n_around = n_terms * (is_flat ? 121u : 1331u);
+  std::size_t n_buckets =
+      std::min(std::bit_ceil(std::max({std::size_t{64}, 8 * n_around, kBucketsPerKey * n_keys})),
+               kMostBuckets);
+  std::mt19937 random(1);
+  const auto odd = [&] { return static_cast<std::uint32_t>(random()) | 1; };
+  for (int tried = 0;; ++tried) {
+    if (tried > 0 && tried % 16 == 0) n_buckets *= 2;
+    level.mask = static_cast<std::uint32_t>(n_buckets - 1);
+    level.x_factor = odd();
+    level.y_factor = odd();
+    level.z_factor = is_flat ? 0 : odd();
+    level.term_factor = odd();
+    if (!has_clash(level, is_flat, n_terms)) return;
+  }
+}
+
+}  // namespace
+
+GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32_t> owners) {
+  const bool is_flat = table.space() == Space::plane;
+  const Ranks ranks(table);
+  RecordEncoder encoder(table, ranks, 1);
+  ranks_.emplace(table, ranks, encoder, stream_);
+  const Places made = make_places(table, owners, is_flat);
+  const std::size_t n_attributes = table.n_attributes();
+
+  std::vector<GridPlace> places;
+  std::vector<double> place_z;
+  std::vector<GridHome> homes;
+  std::vector<std::uint64_t> records;
+  std::vector<std::vector<std::uint64_t>> keys(made.levels.size());  // hashes
+  std::vector<std::uint8_t> needs_verify;  // [slots] or some other reason not to move
+  for (PlaceIdx idx = 0; idx < made.places.size(); ++idx) {
+    const Place& from = made.places[idx];
+    GridPlace place{from.centre.x, from.centre.y, from.limit,
+                    static_cast<std::uint32_t>(records.size()), 0};
+    if (from.owner >= needs_verify.size()) {
+      needs_verify.resize(from.owner + std::size_t{1});
+      movable_of_.resize(from.owner + std::size_t{1}, kNoPlace);
+    }
+    for (FilterIdx filter = from.first; filter < from.first + from.n_filters; ++filter) {
+      if (encoder.is_impossible(filter)) continue;
+      const std::size_t at = records.size();
+      records.resize(at + encoder.size_of(filter));
+      encoder.write(filter, records.data() + at);
+      if (from.has_circle == 0 && table.filter(filter).areas.count > 0) {
+        records[at] |= kVerify << 48;
+      }
+      needs_verify[from.owner] |= (records[at] >> 48 & kVerify) != 0;
+      ++place.n_filters;
+    }
+    if (place.n_filters == 0) continue;
+    if (from.has_circle == 0) {
+      place.n_filters |= GridPlace::kNoCircle;
+    } else if (from.level != made.everywhere()) {
+      movable_of_[from.owner] = static_cast<std::uint32_t>(places.size());
+    }
+    const AttributeId pivot = made.pivots[idx];
+    const std::uint32_t term = pivot == kNoPivot ? 0 : grid_term(pivot);
+    if (from.level != made.everywhere()) {
+      keys[from.level].push_back(
+          hash_key({made.levels[from.level].cell_of(from.centre), from.level, term}));
+    }
+    places.push_back(place);
+    if (!is_flat) place_z.push_back(from.centre.z);
+    homes.push_back({from.level, term});
+  }
+  if (records.size() >= std::uint64_t{1} << 32 || places.size() >= std::uint64_t{1} << 30) {
+    throw ArgumentError(
+        "a segment of engine spatial-grid-cuda must not exceed 32 GiB of records or 2^30 places");
+  }
+  for (std::size_t slot = 0; slot < movable_of_.size(); ++slot) {
+    if (needs_verify[slot] != 0) movable_of_[slot] = kNoPlace;
+  }
+
+  std::vector<GridLevel> levels(made.levels.size());
+  std::size_t n_buckets = 0;
+  for (std::uint32_t at = 0; at < levels.size(); ++at) {
+    GridLevel& level = levels[at];
+    level.level = made.levels[at];
+    level.first_bucket = static_cast<std::uint32_t>(n_buckets);
+    level.has_cells = at != made.everywhere();
+    if (level.has_cells != 0) {
+      std::sort(keys[at].begin(), keys[at].end());
+      const auto end = std::unique(keys[at].begin(), keys[at].end());
+      set_buckets(level, static_cast<std::size_t>(end - keys[at].begin()), is_flat);
+    } else {
+      level.mask = kGridTerms - 1;
+      level.term_factor = 1;
+    }
+    n_buckets += std::size_t{level.mask} + 1;
+  }
+  const std::size_t most_entries =
+      places.size() + (kGridStep - 1) * std::min(places.size(), n_buckets) + kGridStep;
+  levels_ = to_device(std::span<const GridLevel>(levels), stream_);
+  terms_ = to_device(std::span<const std::uint8_t>(made.terms), stream_);
+  places_ = to_device(std::span<const GridPlace>(places), stream_);
+  place_z_ = to_device(std::span<const double>(place_z), stream_);
+  homes_ = to_device(std::span<const GridHome>(homes), stream_);
+  records_ = to_device(std::span<const std::uint64_t>(records), stream_);
+  buckets_ = DeviceArray<GridBucket>(n_buckets);
+  xy_ = DeviceArray<std::uint32_t>(most_entries);
+  if (!is_flat) z_ = DeviceArray<std::uint32_t>(most_entries);
+  place_of_ = DeviceArray<std::uint32_t>(most_entries);
+  entries_ = DeviceArray<GridEntry>(places.size());
+  n_entries_ = DeviceArray<std::uint64_t>(1);
+  view_.attributes = ranks_->attributes();
+  view_.slots = ranks_->slots();
+  view_.levels = levels_.data();
+  view_.terms = terms_.data();
+  view_.buckets = buckets_.data();
+  view_.xy = xy_.data();
+  view_.z = z_.data();
+  view_.place_of = place_of_.data();
+  view_.places = places_.data();
+  view_.place_z = place_z_.data();
+  view_.homes = homes_.data();
+  view_.records = records_.data();
+  view_.n_attributes = static_cast<std::uint32_t>(n_attributes);
+  view_.n_levels = static_cast<std::uint32_t>(levels.size());
+  view_.n_buckets = static_cast<std::uint32_t>(n_buckets);
+  view_.n_places = static_cast<std::uint32_t>(places.size());
+  view_.lane_bytes = encoder.lane_bytes();
+  index({}, stream_);
+  synchronize(stream_);
+}
+
+void GridOnDevice::index(const GridMoves& moves, Stream stream) {
+  clear(buckets_.data(), buckets_.n_bytes(), stream);
+  clear(n_entries_.data(), n_entries_.n_bytes(), stream);
+  launch_grid_index(view_, moves, entries_.data(), n_entries_.data(), stream);
+}
+
+void GridOnDevice::move(const GridMoves& moves, Stream stream) {
+  launch_grid_move(view_, moves, stream);
+}
+
+void GridOnDevice::move_all(const float* positions, Stream stream) {
+  if (view_.z != nullptr) throw ArgumentError("two floats say where a place is in the plane only");
+  GridMoves moves;
+  moves.flat = positions;
+  index(moves, stream);
+}
+
+std::size_t GridOnDevice::n_bytes() const {
+  return sizeof(*this) + ranks_->n_bytes() + movable_of_.capacity() * sizeof movable_of_[0] +
+         levels_.n_bytes() + terms_.n_bytes() + buckets_.n_bytes() + xy_.n_bytes() + z_.n_bytes() +
+         place_of_.n_bytes() + places_.n_bytes() + place_z_.n_bytes() + homes_.n_bytes() +
+         records_.n_bytes() + entries_.n_bytes();
+}
+
+GridBuffers::GridBuffers(std::size_t most_events, std::size_t most_events_in_all,
+                         std::size_t most_pairs)
+    : most_events_(most_events),
+      values_(kGridMostAttributes * most_events),
+      points_(3 * most_events),
+      tasks_(kTasks * most_events),
+      candidates_(kCandidates * most_events),
+      counts_(kMostLaunches),
+      pairs_(most_events_in_all, most_pairs) {}
+
+void GridBuffers::begin(Stream stream) {
+  n_launches_ = 0;
+  pairs_.begin(stream);
+  clear(counts_.data(), counts_.n_bytes(), stream);
+}
+
+void GridBuffers::match(const GridOnDevice& index, const NumberEvents& events, Stream stream) {
+  if (events.n_events > most_events_ || n_launches_ == kMostLaunches) {
+    throw ArgumentError("a launch must have at most " + std::to_string(most_events_) +
+                        " events, and there are at most " + std::to_string(kMostLaunches));
+  }
+  const GridWork work{values_.data(),
+                      points_.data(),
+                      tasks_.data(),
+                      candidates_.data(),
+                      counts_.data() + n_launches_++,
+                      tasks_.size(),
+                      candidates_.size(),
+                      static_cast<std::uint32_t>(most_events_)};
+  launch_grid_match(index.view(), events, work, pairs_.results(), stream);
+}
+
+}  // namespace cuda
+
+namespace {
+
+using namespace cuda;
+
+constexpr std::size_t kMostEvents = 1 << 16;  // of one launch
+constexpr std::size_t kFirstPairs = 1 << 18, kMostPairs = 1 << 24;
+constexpr std::size_t kMostMoves = 1 << 16;  // of one launch
+
+class SpatialGridCudaScratch final : public Scratch {
+ public:
+  OwnStream stream;
+  NumberBatch batch{kMostEvents, kGridMostAttributes, true};
+  FoundPairs found{kMostEvents, kFirstPairs};
+  GridBuffers buffers{kMostEvents, kMostEvents, kFirstPairs};
+  std::unique_ptr<Scratch> on_host;
+};
+
+// Moves wait on the host until the next batch, which takes them to the device before it matches.
+class SpatialGridCudaIndex final : public MovableIndex {
+ public:
+  SpatialGridCudaIndex(std::shared_ptr<const FilterTable> table,
+                       std::span<const std::uint32_t> owners, std::unique_ptr<Index> on_host)
+      : table_(std::move(table)),
+        on_device_(*table_, owners),
+        on_host_(std::move(on_host)),
+        movable_on_host_(dynamic_cast<MovableIndex&>(*on_host_)) {}
+
+  std::unique_ptr<Scratch> make_scratch() const override {
+    auto scratch = std::make_unique<SpatialGridCudaScratch>();
+    scratch->on_host = on_host_->make_scratch();
+    return scratch;
+  }
+  void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& given_scratch,
+             Collector& out) const override;
+  std::size_t n_bytes() const override {
+    return sizeof(*this) + on_device_.n_bytes() + on_host_->n_bytes();
+  }
+
+  void attach(std::shared_ptr<const Centres> centres) override {
+    movable_on_host_.attach(std::move(centres));
+  }
+  bool can_move(std::uint32_t slot) override {
+    return on_device_.movable_of(slot) != GridOnDevice::kNoPlace && movable_on_host_.can_move(slot);
+  }
+  void follow(std::uint32_t slot, const Point& point) override {
+    {
+      const std::lock_guard lock(moves_mutex_);
+      moves_.emplace_back(on_device_.movable_of(slot), point);
+    }
+    movable_on_host_.follow(slot, point);
+  }
+  void prefetch(std::span<const SlotMove> moves) const override {
+    movable_on_host_.prefetch(moves);
+  }
+  bool is_worn() const override { return movable_on_host_.is_worn(); }
+  void forget_readers() override { movable_on_host_.forget_readers(); }
+
+ private:
+  void run(std::size_t n_events, SpatialGridCudaScratch& scratch) const;
+  using Moves = std::vector<std::pair<std::uint32_t, Point>>;  // place, centre
+  void take_moves(Stream stream) const;
+  void take(Moves moves, Stream stream) const;
+
+  std::shared_ptr<const FilterTable> table_;
+  mutable GridOnDevice on_device_;
+  std::unique_ptr<Index> on_host_;
+  MovableIndex& movable_on_host_;
+  mutable std::shared_mutex device_mutex_;  // alone: to move
+  mutable std::mutex moves_mutex_;
+  mutable Moves moves_;
+};
+
+void SpatialGridCudaIndex::take_moves(Stream stream) const {
+  {
+    const std::lock_guard lock(moves_mutex_);
+    if (moves_.empty()) return;
+  }
+  const std::unique_lock alone(device_mutex_);
+  Moves moves;
+  {
+    const std::lock_guard lock(moves_mutex_);
+    moves.swap(moves_);
+  }
+  try {
+    take(moves, stream);
+  } catch (...) {
+    const std::lock_guard lock(moves_mutex_);
+    moves_.insert(moves_.begin(), moves.begin(), moves.end());
+    throw;
+  }
+}
+
+void SpatialGridCudaIndex::take(Moves moves, Stream stream) const {
+  // The last move of a place counts; the threads of a kernel have no order.
+  std::reverse(moves.begin(), moves.end());
+  std::stable_sort(moves.begin(), moves.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  moves.erase(std::unique(moves.begin(), moves.end(),
+                          [](const auto& a, const auto& b) { return a.first == b.first; }),
+              moves.end());
+  const PinnedArray<std::uint32_t> which(std::min(moves.size(), kMostMoves));
+  const PinnedArray<double> points(3 * which.size());
+  for (std::size_t first = 0; first < moves.size(); first += which.size()) {
+    const std::size_t n = std::min(which.size(), moves.size() - first);
+    for (std::size_t at = 0; at < n; ++at) {
+      const auto& [place, point] = moves[first + at];
+      which.data()[at] = place;
+      double* const to = points.data() + 3 * at;
+      to[0] = point.x, to[1] = point.y, to[2] = point.z;
+    }
+    GridMoves some;
+    some.which = which.data();
+    some.points = points.data();
+    some.n_moves = static_cast<std::uint32_t>(n);
+    on_device_.move(some, stream);
+    synchronize(stream);
+  }
+  on_device_.index_again(stream);
+  synchronize(stream);
+}
+
+void SpatialGridCudaIndex::match(const EventBatch& events, std::size_t begin, std::size_t end,
+                                 Scratch& given_scratch, Collector& out) const {
+  auto& scratch = static_cast<SpatialGridCudaScratch&>(given_scratch);
+  take_moves(scratch.stream);
+  const std::shared_lock together(device_mutex_);
+  for (std::size_t n_events = 0; begin < end; begin += n_events) {
+    n_events = std::min(end - begin, kMostEvents);
+    scratch.batch.pack(events, begin, n_events, on_device_.ranks(), table_->space());
+    run(n_events, scratch);
+    // Too much for the buffers: fewer events at a time, down to one, which the host can take.
+    while (!scratch.found.is_whole() && n_events > 1) {
+      n_events /= 2;
+      run(n_events, scratch);
+    }
+    if (!scratch.found.is_whole()) {
+      on_host_->match(events, begin, begin + 1, *scratch.on_host, out);
+    } else {
+      scratch.found.collect(events, begin, n_events, *table_, scratch.batch.is_left, *on_host_,
+                            *scratch.on_host, out);
+    }
+  }
+}
+
+void SpatialGridCudaIndex::run(std::size_t n_events, SpatialGridCudaScratch& scratch) const {
+  for (;;) {
+    scratch.buffers.begin(scratch.stream);
+    scratch.buffers.match(on_device_, scratch.batch.events(n_events), scratch.stream);
+    scratch.buffers.bring(scratch.found.pinned(), scratch.stream);
+    synchronize(scratch.stream);
+    const std::size_t n_pairs = scratch.found.n_pairs(), n_room = scratch.found.n_room();
+    if (n_pairs <= n_room || n_room == kMostPairs) return;
+    const std::size_t n_more = std::min(n_pairs + n_pairs / 4, kMostPairs);
+    scratch.buffers = GridBuffers(kMostEvents, kMostEvents, n_more);
+    scratch.found.set_room(n_more);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Index> build_spatial_grid_cuda(std::shared_ptr<const FilterTable> table,
+                                               const Parameters& parameters) {
+  std::unique_ptr<Index> on_host = build_spatial_grid(table, parameters);
+  return std::make_unique<SpatialGridCudaIndex>(std::move(table), std::span<const std::uint32_t>(),
+                                                std::move(on_host));
+}
+
+std::unique_ptr<Index> build_owned_spatial_grid_cuda(std::shared_ptr<const FilterTable> table,
+                                                     const Parameters& parameters,
+                                                     std::span<const std::uint32_t> slot_of) {
+  std::unique_ptr<Index> on_host = build_owned_spatial_grid(table, parameters, slot_of);
+  return std::make_unique<SpatialGridCudaIndex>(std::move(table), slot_of, std::move(on_host));
+}
+
+}  // namespace tamis

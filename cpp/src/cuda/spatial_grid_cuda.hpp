@@ -1,0 +1,102 @@
+// `spatial-grid-cuda`: the places of `spatial-grid` on a GPU, where a batch looks for them and
+// where they are put into buckets again when they move.
+//
+//     host                        pinned                      device
+//     EventBatch ── pack ──►  numbers, points      ◄─ read ─  rank ─ buckets ─ lattice ─ circle ─
+//     Collector  ◄─ sort ──   (event, filter)      ◄─ write ─┘                        records
+//     follow ──────────────►  moves                ─────────► centres ─ count ─ allot ─ scatter
+//
+// Events that the device cannot take are matched by `spatial-grid` on the host.
+#pragma once
+
+#include <optional>
+
+#include "number_batch.hpp"
+#include "spatial_grid_launch.hpp"
+#include "tamis/engine.hpp"
+
+namespace tamis {
+
+namespace cuda {
+
+// The index on the device, for callers that have their events packed in pinned memory.
+class GridOnDevice {
+ public:
+  // `owners` [n_filters] or empty: then every filter is a place of its own.
+  GridOnDevice(const FilterTable& table, std::span<const std::uint32_t> owners);
+
+  const GridView& view() const { return view_; }
+  const RanksOnDevice& ranks() const { return *ranks_; }
+  std::size_t n_places() const { return view_.n_places; }
+  // The place with a circle of a slot that has no other, if the device alone decides about its
+  // filters; else kNoPlace.
+  static constexpr std::uint32_t kNoPlace = ~std::uint32_t{0};
+  std::uint32_t movable_of(std::uint32_t slot) const {
+    return slot < movable_of_.size() ? movable_of_[slot] : kNoPlace;
+  }
+
+  // Nobody may match meanwhile. What is handed over must stay until the stream is through.
+  //
+  // New centres of some places, each at most once; then index_again().
+  void move(const GridMoves& moves, Stream stream);
+  void index_again(Stream stream) { index({}, stream); }
+  // New centres of all places in the plane, in the order of filters, and their buckets. Those
+  // without a circle stay.
+  void move_all(const float* positions, Stream stream);
+  std::size_t n_bytes() const;  // on the device, and a few here
+
+ private:
+  void index(const GridMoves& moves, Stream stream);
+
+  OwnStream stream_;
+  std::optional<RanksOnDevice> ranks_;
+  std::vector<std::uint32_t> movable_of_;  // [slots]
+  DeviceArray<GridLevel> levels_;
+  DeviceArray<std::uint8_t> terms_;
+  DeviceArray<GridBucket> buckets_;
+  DeviceArray<std::uint32_t> xy_, z_, place_of_;
+  DeviceArray<GridPlace> places_;
+  DeviceArray<double> place_z_;
+  DeviceArray<GridHome> homes_;
+  DeviceArray<std::uint64_t> records_;
+  DeviceArray<GridEntry> entries_;
+  DeviceArray<std::uint64_t> n_entries_;
+  GridView view_{};
+};
+
+// What the kernels need besides an index, for the launches of one stream.
+class GridBuffers {
+ public:
+  static constexpr std::size_t kMostLaunches = PairBuffers::kMostBrought;  // after each begin()
+  // For each event of a launch, on average.
+  static constexpr std::size_t kTasks = 16, kCandidates = 24;
+
+  // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
+  GridBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);
+
+  void begin(Stream stream);
+  void match(const GridOnDevice& index, const NumberEvents& events, Stream stream);
+  // What the launches since the last time found, behind what was brought before.
+  void bring(const PinnedResults& to, Stream stream) { pairs_.bring(to, stream); }
+
+ private:
+  std::size_t most_events_, n_launches_ = 0;
+  DeviceArray<RankedValue> values_;
+  DeviceArray<double> points_;
+  DeviceArray<GridTask> tasks_;
+  DeviceArray<GridCandidate> candidates_;
+  DeviceArray<GridCounts> counts_;  // of each launch
+  PairBuffers pairs_;
+};
+
+}  // namespace cuda
+
+// Throw UnavailableError where the GPU has no room.
+std::unique_ptr<Index> build_spatial_grid_cuda(std::shared_ptr<const FilterTable> table,
+                                               const Parameters&);
+// With the slot of each filter: gives a MovableIndex.
+std::unique_ptr<Index> build_owned_spatial_grid_cuda(std::shared_ptr<const FilterTable> table,
+                                                     const Parameters& parameters,
+                                                     std::span<const std::uint32_t> slot_of);
+
+}  // namespace tamis

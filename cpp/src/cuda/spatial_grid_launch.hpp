@@ -1,0 +1,124 @@
+// How the host starts the kernels of `spatial-grid-cuda`, and what they read and write.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engines/spatial_grid/levels.hpp"
+#include "pairs_launch.hpp"
+#include "ranked_launch.hpp"
+
+namespace tamis::cuda {
+
+inline constexpr std::uint32_t kGridMostAttributes = 10;  // of an event that the device takes
+// A name in a bucket's key: 0 is any, and where filters have more names some share one.
+inline constexpr std::uint32_t kGridTerms = 128;
+inline constexpr std::uint32_t kGridMostCells = 6;  // of an event on an axis
+
+// A level and its buckets. The number of a bucket is linear in cell and term, with factors such
+// that no two (cell, term) of one event share a bucket: then no place is found twice. Those of
+// different events may, which only brings more entries to look at.
+struct GridLevel {
+  spatial_grid::Level level;
+  std::uint32_t first_bucket = 0, mask = 0;
+  std::uint32_t x_factor = 0, y_factor = 0, z_factor = 0, term_factor = 0;
+  std::uint32_t has_cells = 0;
+
+  TAMIS_HOST_DEVICE std::uint32_t number_of(std::int32_t x, std::int32_t y, std::int32_t z,
+                                            std::uint32_t term) const {
+    return (static_cast<std::uint32_t>(x) * x_factor + static_cast<std::uint32_t>(y) * y_factor +
+            static_cast<std::uint32_t>(z) * z_factor + term * term_factor) &
+           mask;
+  }
+  TAMIS_HOST_DEVICE std::uint32_t bucket_of(const spatial_grid::Cell& cell,
+                                            std::uint32_t term) const {
+    return first_bucket + number_of(cell.x, cell.y, cell.z, term);
+  }
+};
+
+TAMIS_HOST_DEVICE inline std::uint32_t grid_term(std::uint32_t attribute) {
+  return 1 + attribute % (kGridTerms - 1);
+}
+
+struct GridBucket {
+  std::uint32_t start = 0;  // in entries, a multiple of kGridStep
+  std::uint32_t size = 0;
+};
+inline constexpr std::uint32_t kGridStep = 4;  // entries that are read at once
+
+// What a candidate is tested by, in one sector of memory.
+struct alignas(32) GridPlace {
+  static constexpr std::uint32_t kNoCircle = std::uint32_t{1} << 31;
+  double x = 0, y = 0;
+  double limit = 0;
+  std::uint32_t record = 0;     // of its first filter
+  std::uint32_t n_filters = 0;  // with kNoCircle
+};
+struct GridHome {  // of a place: what does not move
+  std::uint32_t level = 0, term = 0;
+};
+// Where a place stands: from counting to scattering.
+struct GridEntry {
+  std::uint32_t bucket, ticket, xy, z;
+};
+
+struct GridView {  // on the device
+  const RankedAttribute* attributes;
+  const RankedSlot* slots;
+  const GridLevel* levels;    // [n_levels] the last one has no cells
+  const std::uint8_t* terms;  // [n_levels][n_attributes] is the name in keys of this level?
+  GridBucket* buckets;        // [n_buckets]
+  std::uint32_t* xy;          // [most_entries] lattice places, by bucket
+  std::uint32_t* z;           // the same on earth, else null
+  std::uint32_t* place_of;    // [most_entries]
+  GridPlace* places;          // [n_places]
+  double* place_z;            // [n_places] on earth, else null
+  const GridHome* homes;      // [n_places]
+  const std::uint64_t* records;
+  std::uint32_t n_attributes, n_levels, n_buckets, n_places, lane_bytes;
+};
+
+// One bucket, or a piece of a large one, for one event.
+struct GridTask {
+  static constexpr std::uint32_t kMostEntries = 64;
+  std::uint32_t event, start, size;
+  std::int32_t limit;
+  std::uint32_t xy, z;  // of the event on the lattice of the bucket's cell
+};
+struct GridCandidate {
+  std::uint32_t event, place;
+};
+struct GridCounts {
+  std::uint64_t n_tasks, n_candidates;
+};
+
+// From kernel to kernel.
+struct GridWork {
+  RankedValue* values;        // [kGridMostAttributes][most_events]
+  double* points;             // [3][most_events]
+  GridTask* tasks;            // [most_tasks]
+  GridCandidate* candidates;  // [most_candidates]
+  GridCounts* counts;         // in: 0
+  std::uint64_t most_tasks, most_candidates;
+  std::uint32_t most_events;
+};
+
+// Three kernels: the buckets of each event, the places near it there, and the filters of these.
+void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
+                       const DeviceResults& results, void* stream);
+
+// New centres of places: of all in order, or of some. In device memory or pinned.
+struct GridMoves {
+  const float* flat = nullptr;           // [n_places][2] of all, in the plane
+  const std::uint32_t* which = nullptr;  // [n_moves]
+  const double* points = nullptr;        // [n_moves][3]
+  std::uint32_t n_moves = 0;
+};
+// Some places get new centres; the buckets are as before.
+void launch_grid_move(const GridView& grid, const GridMoves& moves, void* stream);
+// Puts all places into buckets again. `moves` with new centres of all, or none.
+// `entries` [n_places]; `n_entries`: in: 0.
+void launch_grid_index(const GridView& grid, const GridMoves& moves, GridEntry* entries,
+                       std::uint64_t* n_entries, void* stream);
+
+}  // namespace tamis::cuda
