@@ -97,7 +97,7 @@ TEST(spatial_grid_cuda_moves_all_places_at_once) {
     packed.stride = kStride;
     packed.flat_positions = positions.data();
     packed.n_events = kStride;
-    cuda::GridBuffers buffers(512, 512, 1 << 18);
+    cuda::GridBuffers buffers(4096, 512, 1 << 18);
     cuda::FoundPairs found(512, 1 << 18);
     buffers.begin(stream);
     buffers.match(grid, packed, stream);

@@ -18,6 +18,9 @@ using namespace spatial_grid;
 using tuple_key::kVerify;
 using tuple_key::RecordEncoder;
 
+// An event has some five names and buckets divide areas by a hundred: where names divide them, a
+// cell costs five probes, each like ten areas, and an area 1/25. Guessed; not measured one by one.
+constexpr GridCosts kCosts{10, 1, 1250};
 constexpr std::size_t kBucketsPerKey = 4;
 constexpr std::size_t kMostBuckets = std::size_t{1} << 26;
 
@@ -65,7 +68,7 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   const Ranks ranks(table);
   RecordEncoder encoder(table, ranks, 1);
   ranks_.emplace(table, ranks, encoder, stream_);
-  const Places made = make_places(table, owners, is_flat);
+  const Places made = make_places(table, {}, is_flat, kCosts);
   const std::size_t n_attributes = table.n_attributes();
 
   std::vector<GridPlace> places;
@@ -73,31 +76,29 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   std::vector<GridHome> homes;
   std::vector<std::uint64_t> records;
   std::vector<std::vector<std::uint64_t>> keys(made.levels.size());  // hashes
-  std::vector<std::uint8_t> needs_verify;  // [slots] or some other reason not to move
+  std::vector<bool> must_stay;                                       // [slots]
   for (PlaceIdx idx = 0; idx < made.places.size(); ++idx) {
     const Place& from = made.places[idx];
-    GridPlace place{from.centre.x, from.centre.y, from.limit,
-                    static_cast<std::uint32_t>(records.size()), 0};
-    if (from.owner >= needs_verify.size()) {
-      needs_verify.resize(from.owner + std::size_t{1});
-      movable_of_.resize(from.owner + std::size_t{1}, kNoPlace);
-    }
-    for (FilterIdx filter = from.first; filter < from.first + from.n_filters; ++filter) {
-      if (encoder.is_impossible(filter)) continue;
-      const std::size_t at = records.size();
-      records.resize(at + encoder.size_of(filter));
-      encoder.write(filter, records.data() + at);
-      if (from.has_circle == 0 && table.filter(filter).areas.count > 0) {
-        records[at] |= kVerify << 48;
+    const FilterIdx filter = from.first;
+    if (encoder.is_impossible(filter)) continue;
+    const std::size_t at = records.size();
+    records.resize(at + encoder.size_of(filter));
+    encoder.write(filter, records.data() + at);
+    if (from.has_circle == 0 && table.filter(filter).areas.count > 0) records[at] |= kVerify << 48;
+    if (!owners.empty()) {
+      const std::uint32_t slot = owners[filter];
+      if (slot >= movable_of_.size()) {
+        movable_of_.resize(slot + std::size_t{1});
+        must_stay.resize(slot + std::size_t{1});
       }
-      needs_verify[from.owner] |= (records[at] >> 48 & kVerify) != 0;
-      ++place.n_filters;
-    }
-    if (place.n_filters == 0) continue;
-    if (from.has_circle == 0) {
-      place.n_filters |= GridPlace::kNoCircle;
-    } else if (from.level != made.everywhere()) {
-      movable_of_[from.owner] = static_cast<std::uint32_t>(places.size());
+      Range& of = movable_of_[slot];
+      if (of.n_places == 0) of.first = static_cast<std::uint32_t>(places.size());
+      // Those with a circle must follow one another.
+      const bool is_next = of.first + of.n_places == places.size();
+      if ((records[at] >> 48 & kVerify) != 0 || (from.has_circle != 0 && !is_next)) {
+        must_stay[slot] = true;
+      }
+      of.n_places += from.has_circle;
     }
     const AttributeId pivot = made.pivots[idx];
     const std::uint32_t term = pivot == kNoPivot ? 0 : grid_term(pivot);
@@ -105,16 +106,17 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
       keys[from.level].push_back(
           hash_key({made.levels[from.level].cell_of(from.centre), from.level, term}));
     }
-    places.push_back(place);
+    places.push_back({from.centre.x, from.centre.y, from.limit, static_cast<std::uint32_t>(at),
+                      from.has_circle});
     if (!is_flat) place_z.push_back(from.centre.z);
     homes.push_back({from.level, term});
   }
   if (records.size() >= std::uint64_t{1} << 32 || places.size() >= std::uint64_t{1} << 30) {
     throw ArgumentError(
-        "a segment of engine spatial-grid-cuda must not exceed 32 GiB of records or 2^30 places");
+        "a segment of engine spatial-grid-cuda must not exceed 32 GiB of records or 2^30 filters");
   }
   for (std::size_t slot = 0; slot < movable_of_.size(); ++slot) {
-    if (needs_verify[slot] != 0) movable_of_[slot] = kNoPlace;
+    if (must_stay[slot]) movable_of_[slot] = {};
   }
 
   std::vector<GridLevel> levels(made.levels.size());
@@ -165,32 +167,50 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   view_.n_buckets = static_cast<std::uint32_t>(n_buckets);
   view_.n_places = static_cast<std::uint32_t>(places.size());
   view_.lane_bytes = encoder.lane_bytes();
-  index({}, stream_);
+  index_again(stream_);
   synchronize(stream_);
 }
 
-void GridOnDevice::index(const GridMoves& moves, Stream stream) {
+void GridOnDevice::clear_buckets(Stream stream) {
   clear(buckets_.data(), buckets_.n_bytes(), stream);
   clear(n_entries_.data(), n_entries_.n_bytes(), stream);
-  launch_grid_index(view_, moves, entries_.data(), n_entries_.data(), stream);
 }
 
 void GridOnDevice::move(const GridMoves& moves, Stream stream) {
   launch_grid_move(view_, moves, stream);
 }
 
+void GridOnDevice::index_again(Stream stream) {
+  clear_buckets(stream);
+  launch_grid_count(view_, 0, view_.n_places, nullptr, entries_.data(), stream);
+  launch_grid_place(view_, entries_.data(), n_entries_.data(), stream);
+}
+
+// In parts, each counted while the next is on its way.
 void GridOnDevice::move_all(const float* positions, Stream stream) {
   if (view_.z != nullptr) throw ArgumentError("two floats say where a place is in the plane only");
-  GridMoves moves;
-  moves.flat = positions;
-  index(moves, stream);
+  if (positions_.size() == 0) positions_ = DeviceArray<float>(2 * n_places());
+  record(begin_, stream);
+  wait_for(begin_, stream_);
+  clear_buckets(stream);
+  const std::size_t n_part = (n_places() + kParts - 1) / kParts;
+  for (std::size_t part = 0; part < kParts && part * n_part < n_places(); ++part) {
+    const std::size_t first = part * n_part, n = std::min(n_part, n_places() - first);
+    copy_to_device(positions_.data() + 2 * first, positions + 2 * first, 2 * n * sizeof(float),
+                   stream_);
+    record(marks_[part], stream_);
+    wait_for(marks_[part], stream);
+    launch_grid_count(view_, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(n),
+                      positions_.data(), entries_.data(), stream);
+  }
+  launch_grid_place(view_, entries_.data(), n_entries_.data(), stream);
 }
 
 std::size_t GridOnDevice::n_bytes() const {
   return sizeof(*this) + ranks_->n_bytes() + movable_of_.capacity() * sizeof movable_of_[0] +
          levels_.n_bytes() + terms_.n_bytes() + buckets_.n_bytes() + xy_.n_bytes() + z_.n_bytes() +
          place_of_.n_bytes() + places_.n_bytes() + place_z_.n_bytes() + homes_.n_bytes() +
-         records_.n_bytes() + entries_.n_bytes();
+         records_.n_bytes() + entries_.n_bytes() + positions_.n_bytes();
 }
 
 GridBuffers::GridBuffers(std::size_t most_events, std::size_t most_events_in_all,
@@ -269,12 +289,12 @@ class SpatialGridCudaIndex final : public MovableIndex {
     movable_on_host_.attach(std::move(centres));
   }
   bool can_move(std::uint32_t slot) override {
-    return on_device_.movable_of(slot) != GridOnDevice::kNoPlace && movable_on_host_.can_move(slot);
+    return on_device_.movable_of(slot).n_places > 0 && movable_on_host_.can_move(slot);
   }
   void follow(std::uint32_t slot, const Point& point) override {
     {
       const std::lock_guard lock(moves_mutex_);
-      moves_.emplace_back(on_device_.movable_of(slot), point);
+      moves_.emplace_back(slot, point);
     }
     movable_on_host_.follow(slot, point);
   }
@@ -286,7 +306,7 @@ class SpatialGridCudaIndex final : public MovableIndex {
 
  private:
   void run(std::size_t n_events, SpatialGridCudaScratch& scratch) const;
-  using Moves = std::vector<std::pair<std::uint32_t, Point>>;  // place, centre
+  using Moves = std::vector<std::pair<std::uint32_t, Point>>;  // slot, centre
   void take_moves(Stream stream) const;
   void take(Moves moves, Stream stream) const;
 
@@ -320,30 +340,31 @@ void SpatialGridCudaIndex::take_moves(Stream stream) const {
 }
 
 void SpatialGridCudaIndex::take(Moves moves, Stream stream) const {
-  // The last move of a place counts; the threads of a kernel have no order.
+  // The last move of a slot counts; the threads of a kernel have no order.
   std::reverse(moves.begin(), moves.end());
   std::stable_sort(moves.begin(), moves.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   moves.erase(std::unique(moves.begin(), moves.end(),
                           [](const auto& a, const auto& b) { return a.first == b.first; }),
               moves.end());
-  const PinnedArray<std::uint32_t> which(std::min(moves.size(), kMostMoves));
-  const PinnedArray<double> points(3 * which.size());
-  for (std::size_t first = 0; first < moves.size(); first += which.size()) {
-    const std::size_t n = std::min(which.size(), moves.size() - first);
-    for (std::size_t at = 0; at < n; ++at) {
-      const auto& [place, point] = moves[first + at];
-      which.data()[at] = place;
-      double* const to = points.data() + 3 * at;
-      to[0] = point.x, to[1] = point.y, to[2] = point.z;
-    }
-    GridMoves some;
-    some.which = which.data();
-    some.points = points.data();
-    some.n_moves = static_cast<std::uint32_t>(n);
+  const PinnedArray<std::uint32_t> which(kMostMoves);
+  const PinnedArray<double> points(3 * kMostMoves);
+  GridMoves some{which.data(), points.data(), 0};
+  const auto flush = [&] {
     on_device_.move(some, stream);
     synchronize(stream);
+    some.n_moves = 0;
+  };
+  for (const auto& [slot, point] : moves) {
+    const GridOnDevice::Range of = on_device_.movable_of(slot);
+    for (std::uint32_t place = of.first; place < of.first + of.n_places; ++place) {
+      if (some.n_moves == kMostMoves) flush();
+      which.data()[some.n_moves] = place;
+      double* const to = points.data() + 3 * std::size_t{some.n_moves++};
+      to[0] = point.x, to[1] = point.y, to[2] = point.z;
+    }
   }
+  flush();
   on_device_.index_again(stream);
   synchronize(stream);
 }

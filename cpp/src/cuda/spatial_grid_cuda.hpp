@@ -22,35 +22,40 @@ namespace cuda {
 // The index on the device, for callers that have their events packed in pinned memory.
 class GridOnDevice {
  public:
-  // `owners` [n_filters] or empty: then every filter is a place of its own.
+  // Every filter is a place of its own: it stands under the rarest of its names. `owners`
+  // [n_filters] or empty: whose they are, if they are to move.
   GridOnDevice(const FilterTable& table, std::span<const std::uint32_t> owners);
 
   const GridView& view() const { return view_; }
   const RanksOnDevice& ranks() const { return *ranks_; }
   std::size_t n_places() const { return view_.n_places; }
-  // The place with a circle of a slot that has no other, if the device alone decides about its
-  // filters; else kNoPlace.
-  static constexpr std::uint32_t kNoPlace = ~std::uint32_t{0};
-  std::uint32_t movable_of(std::uint32_t slot) const {
-    return slot < movable_of_.size() ? movable_of_[slot] : kNoPlace;
+  // The places with a circle of a slot, if the device alone decides about its filters; else none.
+  struct Range {
+    std::uint32_t first = 0, n_places = 0;
+  };
+  Range movable_of(std::uint32_t slot) const {
+    return slot < movable_of_.size() ? movable_of_[slot] : Range{};
   }
 
   // Nobody may match meanwhile. What is handed over must stay until the stream is through.
   //
   // New centres of some places, each at most once; then index_again().
   void move(const GridMoves& moves, Stream stream);
-  void index_again(Stream stream) { index({}, stream); }
-  // New centres of all places in the plane, in the order of filters, and their buckets. Those
-  // without a circle stay.
+  void index_again(Stream stream);
+  // New centres of all places in the plane, in the order of filters, in pinned memory, and their
+  // buckets. Those without a circle stay.
   void move_all(const float* positions, Stream stream);
   std::size_t n_bytes() const;  // on the device, and a few here
 
  private:
-  void index(const GridMoves& moves, Stream stream);
+  void clear_buckets(Stream stream);
 
   OwnStream stream_;
+  OwnMark begin_;
+  static constexpr std::size_t kParts = 8;
+  OwnMark marks_[kParts];
   std::optional<RanksOnDevice> ranks_;
-  std::vector<std::uint32_t> movable_of_;  // [slots]
+  std::vector<Range> movable_of_;  // [slots]
   DeviceArray<GridLevel> levels_;
   DeviceArray<std::uint8_t> terms_;
   DeviceArray<GridBucket> buckets_;
@@ -60,6 +65,7 @@ class GridOnDevice {
   DeviceArray<GridHome> homes_;
   DeviceArray<std::uint64_t> records_;
   DeviceArray<GridEntry> entries_;
+  DeviceArray<float> positions_;  // on their way, once all have moved
   DeviceArray<std::uint64_t> n_entries_;
   GridView view_{};
 };
@@ -69,7 +75,7 @@ class GridBuffers {
  public:
   static constexpr std::size_t kMostLaunches = PairBuffers::kMostBrought;  // after each begin()
   // For each event of a launch, on average.
-  static constexpr std::size_t kTasks = 16, kCandidates = 24;
+  static constexpr std::size_t kTasks = 24, kCandidates = 64;
 
   // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
   GridBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);

@@ -194,7 +194,7 @@ __global__ void grid_test(GridView grid, std::uint32_t first_event, GridWork wor
        at += gridDim.x * blockDim.x) {
     const GridCandidate candidate = work.candidates[at];
     const GridPlace place = grid.places[candidate.place];
-    if ((place.n_filters & GridPlace::kNoCircle) == 0) {
+    if (place.has_circle != 0) {
       const double* const points = work.points + candidate.event;
       const Point point{points[0], points[work.most_events],
                         kFlat ? 0 : points[2 * std::size_t{work.most_events}]};
@@ -202,17 +202,13 @@ __global__ void grid_test(GridView grid, std::uint32_t first_event, GridWork wor
       if (!is_within(point, centre, place.limit)) continue;
     }
     const EventRanks<kMost> ranks(work.values, work.most_events, candidate.event);
-    const std::uint64_t* record = grid.records + place.record;
-    for (std::uint32_t rest = place.n_filters & ~GridPlace::kNoCircle; rest > 0; --rest) {
-      const std::uint64_t head = *record;
-      const auto n_lanes = static_cast<std::uint32_t>(head >> 32) & 0xFFFF;
-      if (ranks.template holds<Lane>(grid.slots, record, n_lanes)) {
-        const std::uint32_t verify = (head >> 48 & 1) != 0 ? MatchPair::kVerify : 0;
-        output.add({(first_event + candidate.event) | verify, static_cast<std::uint32_t>(head)},
-                   results);
-      }
-      record += 1 + static_cast<std::uint32_t>((n_lanes * 3 * sizeof(Lane) + 7) / 8);
-    }
+    const std::uint64_t* const record = grid.records + place.record;
+    const std::uint64_t head = *record;
+    const auto n_lanes = static_cast<std::uint32_t>(head >> 32) & 0xFFFF;
+    if (!ranks.template holds<Lane>(grid.slots, record, n_lanes)) continue;
+    const std::uint32_t verify = (head >> 48 & 1) != 0 ? MatchPair::kVerify : 0;
+    output.add({(first_event + candidate.event) | verify, static_cast<std::uint32_t>(head)},
+               results);
   }
   if (output.n_pairs > 0) output.flush(results);
 }
@@ -228,17 +224,19 @@ __global__ void grid_move(GridView grid, GridMoves moves) {
 }
 
 template <bool kFlat>
-__global__ void grid_count(GridView grid, GridMoves moves, GridEntry* entries) {
-  const std::uint32_t idx = blockIdx.x * blockDim.x + threadIdx.x;
-  if (idx >= grid.n_places) return;
+__global__ void grid_count(GridView grid, std::uint32_t first, std::uint32_t n_places,
+                           const float* positions, GridEntry* entries) {
+  const std::uint32_t at_place = blockIdx.x * blockDim.x + threadIdx.x;
+  if (at_place >= n_places) return;
+  const std::uint32_t idx = first + at_place;
   Point centre{grid.places[idx].x, grid.places[idx].y, 0};
   if (!kFlat) centre.z = grid.place_z[idx];
   const GridHome home = grid.homes[idx];
   const GridLevel& of = grid.levels[home.level];
   GridEntry entry{of.first_bucket + home.term, 0, 0, 0};
   if (of.has_cells != 0) {
-    if (kFlat && moves.flat != nullptr) {
-      centre = {moves.flat[2 * std::size_t{idx}], moves.flat[2 * std::size_t{idx} + 1], 0};
+    if (kFlat && positions != nullptr) {
+      centre = {positions[2 * std::size_t{idx}], positions[2 * std::size_t{idx} + 1], 0};
       grid.places[idx].x = centre.x;
       grid.places[idx].y = centre.y;
     }
@@ -324,13 +322,17 @@ void launch_grid_move(const GridView& grid, const GridMoves& moves, void* stream
   launch(grid_move, blocks_for(moves.n_moves), 1, stream, grid, moves);
 }
 
-void launch_grid_index(const GridView& grid, const GridMoves& moves, GridEntry* entries,
-                       std::uint64_t* n_entries, void* stream) {
-  const bool is_flat = grid.z == nullptr;
-  const std::uint32_t n_blocks = blocks_for(grid.n_places);
-  launch(is_flat ? grid_count<true> : grid_count<false>, n_blocks, 1, stream, grid, moves, entries);
+void launch_grid_count(const GridView& grid, std::uint32_t first, std::uint32_t n_places,
+                       const float* positions, GridEntry* entries, void* stream) {
+  launch(grid.z == nullptr ? grid_count<true> : grid_count<false>, blocks_for(n_places), 1, stream,
+         grid, first, n_places, positions, entries);
+}
+
+void launch_grid_place(const GridView& grid, const GridEntry* entries, std::uint64_t* n_entries,
+                       void* stream) {
   launch(grid_allot, blocks_for((grid.n_buckets + 7) / 8), 1, stream, grid, n_entries);
-  launch(is_flat ? grid_scatter<true> : grid_scatter<false>, n_blocks, 1, stream, grid, entries);
+  launch(grid.z == nullptr ? grid_scatter<true> : grid_scatter<false>, blocks_for(grid.n_places), 1,
+         stream, grid, entries);
 }
 
 }  // namespace tamis::cuda

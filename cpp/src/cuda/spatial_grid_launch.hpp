@@ -48,11 +48,10 @@ inline constexpr std::uint32_t kGridStep = 4;  // entries that are read at once
 
 // What a candidate is tested by, in one sector of memory.
 struct alignas(32) GridPlace {
-  static constexpr std::uint32_t kNoCircle = std::uint32_t{1} << 31;
   double x = 0, y = 0;
   double limit = 0;
-  std::uint32_t record = 0;     // of its first filter
-  std::uint32_t n_filters = 0;  // with kNoCircle
+  std::uint32_t record = 0;  // of its filter
+  std::uint32_t has_circle = 0;
 };
 struct GridHome {  // of a place: what does not move
   std::uint32_t level = 0, term = 0;
@@ -107,18 +106,21 @@ struct GridWork {
 void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
                        const DeviceResults& results, void* stream);
 
-// New centres of places: of all in order, or of some. In device memory or pinned.
+// New centres of some places, each at most once. In device memory or pinned.
 struct GridMoves {
-  const float* flat = nullptr;           // [n_places][2] of all, in the plane
   const std::uint32_t* which = nullptr;  // [n_moves]
   const double* points = nullptr;        // [n_moves][3]
   std::uint32_t n_moves = 0;
 };
-// Some places get new centres; the buckets are as before.
+// The buckets are as before.
 void launch_grid_move(const GridView& grid, const GridMoves& moves, void* stream);
-// Puts all places into buckets again. `moves` with new centres of all, or none.
-// `entries` [n_places]; `n_entries`: in: 0.
-void launch_grid_index(const GridView& grid, const GridMoves& moves, GridEntry* entries,
-                       std::uint64_t* n_entries, void* stream);
+
+// All places into buckets, which must be clear: each part of them counted, then all of them placed.
+// `positions` [n_places][2]: new centres in the plane, or null. `entries` [n_places]; `n_entries`:
+// in: 0.
+void launch_grid_count(const GridView& grid, std::uint32_t first, std::uint32_t n_places,
+                       const float* positions, GridEntry* entries, void* stream);
+void launch_grid_place(const GridView& grid, const GridEntry* entries, std::uint64_t* n_entries,
+                       void* stream);
 
 }  // namespace tamis::cuda

@@ -9,9 +9,6 @@
 namespace tamis::spatial_grid {
 namespace {
 
-// Measured on clcb-default: a bucket that is looked up, and an area on the lattice.
-constexpr double kProbe_ns = 15;
-constexpr double kArea_ns = 0.5;
 constexpr std::size_t kSample = 8192;  // areas that stand for all of a level
 constexpr std::size_t kEvents = 256;   // of them: where events are supposed to be
 constexpr int kMostHalvings = 20;
@@ -30,7 +27,8 @@ double extent_of(std::vector<Point> sample) {
 
 }  // namespace
 
-SideChoice choose_side(std::span<const Point> centres, double reach, bool is_flat) {
+SideChoice choose_side(std::span<const Point> centres, double reach, bool is_flat,
+                       double probe_cost, double area_cost) {
   const std::size_t step = centres.size() / kSample + 1;
   std::vector<Point> sample;
   for (std::size_t at = 0; at < centres.size(); at += step) sample.push_back(centres[at]);
@@ -65,7 +63,7 @@ SideChoice choose_side(std::span<const Point> centres, double reach, bool is_fla
       });
     }
     n_areas *= static_cast<double>(step);
-    const double cost = kProbe_ns * static_cast<double>(n_cells) + kArea_ns * n_areas;
+    const double cost = probe_cost * static_cast<double>(n_cells) + area_cost * n_areas;
     if (cost < least) {
       least = cost;
       best = {each, n_areas / static_cast<double>(n_events)};

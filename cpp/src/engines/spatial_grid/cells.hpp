@@ -42,6 +42,7 @@ struct SideChoice {
   double side = 0;
   double n_looked_at = 0;  // areas, an event
 };
-SideChoice choose_side(std::span<const Point> centres, double reach, bool is_flat);
+SideChoice choose_side(std::span<const Point> centres, double reach, bool is_flat,
+                       double probe_cost, double area_cost);
 
 }  // namespace tamis::spatial_grid

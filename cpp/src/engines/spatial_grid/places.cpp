@@ -19,8 +19,13 @@ constexpr std::size_t kFew = 64;
 
 class Maker {
  public:
-  Maker(const FilterTable& table, std::span<const std::uint32_t> owners, bool is_flat)
-      : table_(table), owners_(owners), is_flat_(is_flat), n_naming_(table.n_attributes()) {}
+  Maker(const FilterTable& table, std::span<const std::uint32_t> owners, bool is_flat,
+        const GridCosts& costs)
+      : table_(table),
+        owners_(owners),
+        is_flat_(is_flat),
+        costs_(costs),
+        n_naming_(table.n_attributes()) {}
 
   Places make() {
     gather();
@@ -39,6 +44,7 @@ class Maker {
   const FilterTable& table_;
   std::span<const std::uint32_t> owners_;
   bool is_flat_;
+  GridCosts costs_;
   Places made_;
   std::vector<std::uint32_t> n_naming_;  // [n_attributes] filters that need it
   std::vector<std::uint32_t> common_;    // constraints of the place's first filter
@@ -99,9 +105,13 @@ void Maker::make_levels() {
       centres.push_back(made_.places[idx].centre);
       made_.places[idx].level = static_cast<std::uint32_t>(made_.levels.size());
     }
-    const SideChoice choice = choose_side(centres, reach, is_flat_);
+    SideChoice choice = choose_side(centres, reach, is_flat_, costs_.probe, costs_.area);
+    const bool is_crowded = choice.n_looked_at > kManyAreas;
+    if (is_crowded && costs_.crowded_probe != costs_.probe) {
+      choice = choose_side(centres, reach, is_flat_, costs_.crowded_probe, costs_.area);
+    }
     Level& level = made_.levels.emplace_back(Level::make(reach, choice.side));
-    level.names = choice.n_looked_at > kManyAreas;
+    level.names = is_crowded;
     members.clear();
   }
   made_.levels.emplace_back();
@@ -177,8 +187,9 @@ void Maker::choose_terms() {
 
 }  // namespace
 
-Places make_places(const FilterTable& table, std::span<const std::uint32_t> owners, bool is_flat) {
-  return Maker(table, owners, is_flat).make();
+Places make_places(const FilterTable& table, std::span<const std::uint32_t> owners, bool is_flat,
+                   const GridCosts& costs) {
+  return Maker(table, owners, is_flat, costs).make();
 }
 
 Entry make_entry(const Level& level, const Place& place, const Point& centre, PlaceIdx idx) {

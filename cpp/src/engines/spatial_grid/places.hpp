@@ -39,8 +39,17 @@ struct Places {
   std::uint32_t everywhere() const { return static_cast<std::uint32_t>(levels.size()) - 1; }
 };
 
+// What an event pays, for a cell that it looks up and for an area that it finds there.
+struct GridCosts {
+  double probe = 15, area = 0.5;  // ns, measured on clcb-default
+  // For a cell, against an area, where cells are crowded and buckets divided by names: an event
+  // looks up more of them, and finds fewer areas there.
+  double crowded_probe = 15;
+};
+
 // `owners` [n_filters] or empty: then every filter is a place of its own.
-Places make_places(const FilterTable& table, std::span<const std::uint32_t> owners, bool is_flat);
+Places make_places(const FilterTable& table, std::span<const std::uint32_t> owners, bool is_flat,
+                   const GridCosts& costs = {});
 
 // Where a place with its centre there stands.
 Entry make_entry(const Level& level, const Place& place, const Point& centre, PlaceIdx idx);
