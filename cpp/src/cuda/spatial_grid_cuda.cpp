@@ -8,6 +8,7 @@
 
 #include "engines/spatial_grid.hpp"
 #include "engines/spatial_grid/places.hpp"
+#include "engines/tuple_key/items.hpp"
 #include "tamis/error.hpp"
 
 namespace tamis {
@@ -76,7 +77,8 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   std::vector<GridHome> homes;
   std::vector<std::uint64_t> records;
   std::vector<std::vector<std::uint64_t>> keys(made.levels.size());  // hashes
-  std::vector<bool> must_stay;                                       // [slots]
+  std::vector<bool> has_any(made.levels.size());
+  std::vector<bool> must_stay;  // [slots]
   for (PlaceIdx idx = 0; idx < made.places.size(); ++idx) {
     const Place& from = made.places[idx];
     const FilterIdx filter = from.first;
@@ -109,7 +111,12 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
     places.push_back({from.centre.x, from.centre.y, from.limit, static_cast<std::uint32_t>(at),
                       from.has_circle});
     if (!is_flat) place_z.push_back(from.centre.z);
-    homes.push_back({from.level, term});
+    std::uint32_t bloom = 0;
+    for (const tuple_key::FilterTerm& needed : encoder.terms()[filter]) {
+      bloom |= grid_bloom(tuple_key::presence_hash(needed.attribute));
+    }
+    homes.push_back({from.level, term, bloom});
+    if (term == 0) has_any[from.level] = true;
   }
   if (records.size() >= std::uint64_t{1} << 32 || places.size() >= std::uint64_t{1} << 30) {
     throw ArgumentError(
@@ -126,6 +133,7 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
     level.level = made.levels[at];
     level.first_bucket = static_cast<std::uint32_t>(n_buckets);
     level.has_cells = at != made.everywhere();
+    level.has_any = has_any[at];
     if (level.has_cells != 0) {
       std::sort(keys[at].begin(), keys[at].end());
       const auto end = std::unique(keys[at].begin(), keys[at].end());
@@ -147,7 +155,7 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   buckets_ = DeviceArray<GridBucket>(n_buckets);
   xy_ = DeviceArray<std::uint32_t>(most_entries);
   if (!is_flat) z_ = DeviceArray<std::uint32_t>(most_entries);
-  place_of_ = DeviceArray<std::uint32_t>(most_entries);
+  residents_ = DeviceArray<GridResident>(most_entries);
   entries_ = DeviceArray<GridEntry>(places.size());
   n_entries_ = DeviceArray<std::uint64_t>(1);
   view_.attributes = ranks_->attributes();
@@ -157,7 +165,7 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   view_.buckets = buckets_.data();
   view_.xy = xy_.data();
   view_.z = z_.data();
-  view_.place_of = place_of_.data();
+  view_.residents = residents_.data();
   view_.places = places_.data();
   view_.place_z = place_z_.data();
   view_.homes = homes_.data();
@@ -209,15 +217,14 @@ void GridOnDevice::move_all(const float* positions, Stream stream) {
 std::size_t GridOnDevice::n_bytes() const {
   return sizeof(*this) + ranks_->n_bytes() + movable_of_.capacity() * sizeof movable_of_[0] +
          levels_.n_bytes() + terms_.n_bytes() + buckets_.n_bytes() + xy_.n_bytes() + z_.n_bytes() +
-         place_of_.n_bytes() + places_.n_bytes() + place_z_.n_bytes() + homes_.n_bytes() +
+         residents_.n_bytes() + places_.n_bytes() + place_z_.n_bytes() + homes_.n_bytes() +
          records_.n_bytes() + entries_.n_bytes() + positions_.n_bytes();
 }
 
 GridBuffers::GridBuffers(std::size_t most_events, std::size_t most_events_in_all,
                          std::size_t most_pairs)
     : most_events_(most_events),
-      values_(kGridMostAttributes * most_events),
-      points_(3 * most_events),
+      events_(kGridEventBytes * most_events),
       tasks_(kTasks * most_events),
       candidates_(kCandidates * most_events),
       counts_(kMostLaunches),
@@ -234,14 +241,9 @@ void GridBuffers::match(const GridOnDevice& index, const NumberEvents& events, S
     throw ArgumentError("a launch must have at most " + std::to_string(most_events_) +
                         " events, and there are at most " + std::to_string(kMostLaunches));
   }
-  const GridWork work{values_.data(),
-                      points_.data(),
-                      tasks_.data(),
-                      candidates_.data(),
-                      counts_.data() + n_launches_++,
-                      tasks_.size(),
-                      candidates_.size(),
-                      static_cast<std::uint32_t>(most_events_)};
+  const GridWork work{events_.data(),     tasks_.data(),
+                      candidates_.data(), counts_.data() + n_launches_++,
+                      tasks_.size(),      candidates_.size()};
   launch_grid_match(index.view(), events, work, pairs_.results(), stream);
 }
 

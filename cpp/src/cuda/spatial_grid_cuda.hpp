@@ -59,7 +59,8 @@ class GridOnDevice {
   DeviceArray<GridLevel> levels_;
   DeviceArray<std::uint8_t> terms_;
   DeviceArray<GridBucket> buckets_;
-  DeviceArray<std::uint32_t> xy_, z_, place_of_;
+  DeviceArray<std::uint32_t> xy_, z_;
+  DeviceArray<GridResident> residents_;
   DeviceArray<GridPlace> places_;
   DeviceArray<double> place_z_;
   DeviceArray<GridHome> homes_;
@@ -87,8 +88,7 @@ class GridBuffers {
 
  private:
   std::size_t most_events_, n_launches_ = 0;
-  DeviceArray<RankedValue> values_;
-  DeviceArray<double> points_;
+  DeviceArray<std::byte> events_;
   DeviceArray<GridTask> tasks_;
   DeviceArray<GridCandidate> candidates_;
   DeviceArray<GridCounts> counts_;  // of each launch

@@ -41,47 +41,63 @@ struct GridEvent {
   }
 };
 
-// Calls visit(level, bucket, cell) for each bucket that the event looks at.
-template <bool kFlat, std::uint32_t kMost, typename Visit>
-TAMIS_DEVICE void for_each_bucket(const GridView& grid, const GridEvent& event,
-                                  const std::uint32_t (&attributes)[kMost], Visit visit) {
-  for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
-    const GridLevel& level = grid.levels[at];
-    if (level.has_cells != 0 && !event.has_position) continue;
-    std::uint64_t terms[2] = {1, 0};
-    if (level.level.names != 0) {
-      TAMIS_UNROLL for (std::uint32_t each = 0; each < kMost; ++each) {
-        if (attributes[each] == RankedValue::kNone) continue;
-        if (grid.terms[std::size_t{at} * grid.n_attributes + attributes[each]] == 0) continue;
-        const std::uint32_t term = grid_term(attributes[each]);
-        const std::uint64_t bit = std::uint64_t{1} << (term % 64);
-        terms[0] |= term < 64 ? bit : 0;
-        terms[1] |= term < 64 ? 0 : bit;
-      }
+// The terms of an event on a level.
+struct GridTermSet {
+  std::uint64_t halves[2] = {0, 0};
+
+  template <std::uint32_t kMost>
+  TAMIS_DEVICE GridTermSet(const GridView& grid, std::uint32_t level,
+                           const std::uint32_t (&attributes)[kMost]) {
+    halves[0] = grid.levels[level].has_any;
+    if (grid.levels[level].level.names == 0) return;
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kMost; ++each) {
+      if (attributes[each] == RankedValue::kNone) continue;
+      if (grid.terms[std::size_t{level} * grid.n_attributes + attributes[each]] == 0) continue;
+      const std::uint32_t term = grid_term(attributes[each]);
+      const std::uint64_t bit = std::uint64_t{1} << (term % 64);
+      halves[0] |= term < 64 ? bit : 0;
+      halves[1] |= term < 64 ? 0 : bit;
     }
-    const auto visit_terms = [&](const Cell& cell) {
-      TAMIS_UNROLL for (std::uint32_t half = 0; half < 2; ++half) {
-        for (std::uint64_t rest = terms[half]; rest != 0; rest &= rest - 1) {
-          const std::uint32_t term = 64 * half + count_bits(~rest & (rest - 1));
-          visit(level, grid.buckets[level.bucket_of(cell, term)], cell);
-        }
-      }
-    };
-    if (level.has_cells == 0) {
-      visit_terms(Cell{});
-      continue;
-    }
-    const auto low = [&](double of) { return level.level.cell_of(of - level.level.reach); };
-    const auto high = [&](double of) { return level.level.cell_of(of + level.level.reach); };
-    Cell first{low(event.point.x), low(event.point.y), kFlat ? 0 : low(event.point.z)};
-    const Cell last{high(event.point.x), high(event.point.y), kFlat ? 0 : high(event.point.z)};
-    for (Cell cell = first; cell.z <= last.z; ++cell.z) {
-      for (cell.y = first.y; cell.y <= last.y; ++cell.y) {
-        for (cell.x = first.x; cell.x <= last.x; ++cell.x) visit_terms(cell);
+  }
+  TAMIS_DEVICE std::uint32_t size() const { return count_bits(halves[0]) + count_bits(halves[1]); }
+  template <typename Visit>
+  TAMIS_DEVICE void for_each(Visit visit) const {
+    TAMIS_UNROLL for (std::uint32_t half = 0; half < 2; ++half) {
+      for (std::uint64_t rest = halves[half]; rest != 0; rest &= rest - 1) {
+        visit(64 * half + count_bits(~rest & (rest - 1)));
       }
     }
   }
-}
+};
+
+// The cells of an event on a level.
+template <bool kFlat>
+struct GridCells {
+  Cell first, last;
+
+  TAMIS_DEVICE GridCells(const GridLevel& of, const GridEvent& event) {
+    if (of.has_cells == 0) return;
+    const Level& level = of.level;
+    const Point& at = event.point;
+    const double reach = level.reach;
+    first = {level.cell_of(at.x - reach), level.cell_of(at.y - reach),
+             kFlat ? 0 : level.cell_of(at.z - reach)};
+    last = {level.cell_of(at.x + reach), level.cell_of(at.y + reach),
+            kFlat ? 0 : level.cell_of(at.z + reach)};
+  }
+  TAMIS_DEVICE std::uint32_t size() const {
+    return static_cast<std::uint32_t>((last.x - first.x + 1) * (last.y - first.y + 1) *
+                                      (last.z - first.z + 1));
+  }
+  template <typename Visit>
+  TAMIS_DEVICE void for_each(Visit visit) const {
+    for (Cell cell = first; cell.z <= last.z; ++cell.z) {
+      for (cell.y = first.y; cell.y <= last.y; ++cell.y) {
+        for (cell.x = first.x; cell.x <= last.x; ++cell.x) visit(cell);
+      }
+    }
+  }
+};
 
 template <bool kFlat, bool kPacked, std::uint32_t kMost>
 __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
@@ -91,96 +107,128 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
   const std::uint32_t event = events.first_event + each;
   EventCells<kPacked, kMost> cells(events, event);
   const GridEvent placed(events, event);
+  GridEventData<kFlat, kMost> data;
   bool is_taken = cells.n_cells <= kMost;
+  std::uint32_t names = 0;
   TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {
-    RankedValue value{RankedValue::kNone, 0};
+    data.values[at] = {RankedValue::kNone, 0};
     if (cells.attributes[at] < grid.n_attributes) {
       const RankedAttribute& of = grid.attributes[cells.attributes[at]];
       if ((of.flags & RankedAttribute::kUsed) != 0) {
-        value = {cells.attributes[at], of.cuts.rank(cells.values[at], false)};
+        data.values[at] = {cells.attributes[at], of.cuts.rank(cells.values[at], false)};
+        names |= grid_bloom(of.hash);
         is_taken &= (of.flags & RankedAttribute::kHost) == 0;
       }
     }
-    cells.attributes[at] = value.attribute;
-    work.values[std::size_t{at} * work.most_events + each] = value;
+    cells.attributes[at] = data.values[at].attribute;
   }
   if (!is_taken) {
     results.left[reserve(&results.counts->n_left, 1)] = event;
     return;
   }
-  work.points[each] = placed.point.x;
-  work.points[std::size_t{work.most_events} + each] = placed.point.y;
-  if (!kFlat) work.points[2 * std::size_t{work.most_events} + each] = placed.point.z;
+  data.point[0] = placed.point.x;
+  data.point[1] = placed.point.y;
+  if constexpr (!kFlat) data.point[2] = placed.point.z;
+  reinterpret_cast<GridEventData<kFlat, kMost>*>(work.events)[each] = data;
+
+  // A task for each bucket, as if none were empty or large.
   std::uint32_t n_tasks = 0;
-  for_each_bucket<kFlat>(
-      grid, placed, cells.attributes, [&](const GridLevel&, const GridBucket& bucket, const Cell&) {
-        n_tasks += (bucket.size + GridTask::kMostEntries - 1) / GridTask::kMostEntries;
-      });
-  if (n_tasks == 0) return;
-  std::uint64_t task = reserve(&work.counts->n_tasks, n_tasks);
-  if (task + n_tasks > work.most_tasks) {
-    reserve(&results.counts->n_lost, 1);
-    for (; task < work.most_tasks; ++task) work.tasks[task].size = 0;
-    return;
+  for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
+    if (grid.levels[at].has_cells != 0 && !placed.has_position) continue;
+    n_tasks += GridTermSet(grid, at, cells.attributes).size() *
+               GridCells<kFlat>(grid.levels[at], placed).size();
   }
-  for_each_bucket<kFlat>(grid, placed, cells.attributes,
-                         [&](const GridLevel& of, const GridBucket& bucket, const Cell& cell) {
-                           const Level& level = of.level;
-                           GridTask made{each, bucket.start, 0, 0x7FFFFFFF, 0, 0};
-                           if (of.has_cells != 0 && bucket.size > 0) {
-                             if (!cell.is_last()) made.limit = level.limit;
-                             made.xy = Level::pack(level.lattice_of(placed.point.x, cell.x),
-                                                   level.lattice_of(placed.point.y, cell.y));
-                             if (!kFlat)
-                               made.z = Level::pack(level.lattice_of(placed.point.z, cell.z), 0);
-                           }
-                           for (std::uint32_t rest = bucket.size; rest > 0; rest -= made.size) {
-                             made.size =
-                                 rest < GridTask::kMostEntries ? rest : GridTask::kMostEntries;
-                             work.tasks[task++] = made;
-                             made.start += made.size;
-                           }
-                         });
+  if (n_tasks == 0) return;
+  const auto take = [&](std::uint32_t n) {
+    const std::uint64_t first = reserve(&work.counts->n_tasks, n);
+    if (first + n <= work.most_tasks) return first;
+    reserve(&results.counts->n_lost, 1);
+    for (std::uint64_t at = first; at < work.most_tasks; ++at) work.tasks[at].size = 0;
+    return work.most_tasks;
+  };
+  std::uint64_t task = take(n_tasks);
+  if (task == work.most_tasks) return;
+  for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
+    const GridLevel& of = grid.levels[at];
+    if (of.has_cells != 0 && !placed.has_position) continue;
+    const GridTermSet terms(grid, at, cells.attributes);
+    GridCells<kFlat>(of, placed).for_each([&](const Cell& cell) {
+      const Level& level = of.level;
+      GridTask made{each, 0, 0, 0x7FFFFFFF, 0, 0, ~names};
+      if (of.has_cells != 0) {
+        if (!cell.is_last()) made.limit = level.limit;
+        made.xy = Level::pack(level.lattice_of(placed.point.x, cell.x),
+                              level.lattice_of(placed.point.y, cell.y));
+        if (!kFlat) made.z = Level::pack(level.lattice_of(placed.point.z, cell.z), 0);
+      }
+      terms.for_each([&](std::uint32_t term) {
+        const GridBucket bucket = grid.buckets[of.bucket_of(cell, term)];
+        made.start = bucket.start;
+        made.size = bucket.size < GridTask::kMostEntries ? bucket.size : GridTask::kMostEntries;
+        work.tasks[task++] = made;
+        std::uint32_t rest = bucket.size - made.size;
+        if (rest == 0) return;
+        std::uint64_t more = take((rest + GridTask::kMostEntries - 1) / GridTask::kMostEntries);
+        while (rest > 0 && more < work.most_tasks) {
+          made.start += GridTask::kMostEntries;
+          made.size = rest < GridTask::kMostEntries ? rest : GridTask::kMostEntries;
+          work.tasks[more++] = made;
+          rest -= made.size;
+        }
+      });
+    });
+  }
 }
 
 struct alignas(16) GridFour {
   std::uint32_t items[kGridStep];
 };
 
+// Some threads share a task: each tests four places at a time.
 template <bool kFlat>
 __global__ void grid_scan(GridView grid, GridWork work, DeviceResults results) {
+  constexpr std::uint32_t kThreads = 4;
   const std::uint64_t n_tasks =
       work.counts->n_tasks < work.most_tasks ? work.counts->n_tasks : work.most_tasks;
-  GridCandidate found[4];
-  std::uint32_t n_found = 0;
-  const auto flush = [&] {
-    const std::uint64_t first = reserve(&work.counts->n_candidates, n_found);
-    if (first + n_found > work.most_candidates) reserve(&results.counts->n_lost, 1);
-    for (std::uint32_t at = 0; at < n_found; ++at) {
-      if (first + at < work.most_candidates) work.candidates[first + at] = found[at];
-    }
-    n_found = 0;
-  };
+  const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
   const auto x_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy & 0xFFFF); };
   const auto y_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy >> 16); };
-  for (std::uint64_t at = blockIdx.x * blockDim.x + threadIdx.x; at < n_tasks;
-       at += gridDim.x * blockDim.x) {
+  for (std::uint64_t at = thread / kThreads; at < n_tasks;
+       at += gridDim.x * blockDim.x / kThreads) {
     const GridTask task = work.tasks[at];
     const std::int32_t x = x_of(task.xy), y = y_of(task.xy), z = x_of(task.z);
-    for (std::uint32_t first = 0; first < task.size; first += kGridStep) {
-      const GridFour four = *reinterpret_cast<const GridFour*>(grid.xy + task.start + first);
-      GridFour depths{};
-      if (!kFlat) depths = *reinterpret_cast<const GridFour*>(grid.z + task.start + first);
+    for (std::uint32_t base = 0; base < task.size; base += kThreads * kGridStep) {
+      const std::uint32_t first = base + thread % kThreads * kGridStep;
+      std::uint32_t near = 0;
+      if (first < task.size) {
+        const GridFour four = *reinterpret_cast<const GridFour*>(grid.xy + task.start + first);
+        GridFour depths{};
+        if (!kFlat) depths = *reinterpret_cast<const GridFour*>(grid.z + task.start + first);
+        TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
+          const std::int32_t dx = x_of(four.items[each]) - x, dy = y_of(four.items[each]) - y;
+          const std::int32_t dz = kFlat ? 0 : x_of(depths.items[each]) - z;
+          const bool is_near =
+              first + each < task.size && dx * dx + dy * dy + dz * dz <= task.limit;
+          near |= static_cast<std::uint32_t>(is_near) << each;
+        }
+      }
+      GridResident found[kGridStep] = {};
       TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
-        const std::int32_t dx = x_of(four.items[each]) - x, dy = y_of(four.items[each]) - y;
-        const std::int32_t dz = kFlat ? 0 : x_of(depths.items[each]) - z;
-        if (first + each >= task.size || dx * dx + dy * dy + dz * dz > task.limit) continue;
-        if (n_found == 4) flush();
-        found[n_found++] = {task.event, grid.place_of[task.start + first + each]};
+        if ((near >> each & 1) == 0) continue;
+        found[each] = grid.residents[task.start + first + each];
+        if ((found[each].bloom & task.missing) != 0) near &= ~(std::uint32_t{1} << each);
+      }
+      std::uint64_t to = reserve(&work.counts->n_candidates, count_bits(near));
+      TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
+        if ((near >> each & 1) == 0) continue;
+        if (to < work.most_candidates) {
+          work.candidates[to++] = {task.event, found[each].place};
+        } else {
+          reserve(&results.counts->n_lost, 1);
+        }
       }
     }
   }
-  if (n_found > 0) flush();
 }
 
 template <bool kFlat, typename Lane, std::uint32_t kMost>
@@ -194,14 +242,15 @@ __global__ void grid_test(GridView grid, std::uint32_t first_event, GridWork wor
        at += gridDim.x * blockDim.x) {
     const GridCandidate candidate = work.candidates[at];
     const GridPlace place = grid.places[candidate.place];
+    const GridEventData<kFlat, kMost>& event =
+        reinterpret_cast<const GridEventData<kFlat, kMost>*>(work.events)[candidate.event];
     if (place.has_circle != 0) {
-      const double* const points = work.points + candidate.event;
-      const Point point{points[0], points[work.most_events],
-                        kFlat ? 0 : points[2 * std::size_t{work.most_events}]};
+      Point point{event.point[0], event.point[1], 0};
+      if constexpr (!kFlat) point.z = event.point[2];
       const Point centre{place.x, place.y, kFlat ? 0 : grid.place_z[candidate.place]};
       if (!is_within(point, centre, place.limit)) continue;
     }
-    const EventRanks<kMost> ranks(work.values, work.most_events, candidate.event);
+    const EventRanks<kMost> ranks(event.values, 1, 0);
     const std::uint64_t* const record = grid.records + place.record;
     const std::uint64_t head = *record;
     const auto n_lanes = static_cast<std::uint32_t>(head >> 32) & 0xFFFF;
@@ -281,7 +330,7 @@ __global__ void grid_scatter(GridView grid, const GridEntry* entries) {
   const std::uint32_t to = grid.buckets[entry.bucket].start + entry.ticket;
   grid.xy[to] = entry.xy;
   if (!kFlat) grid.z[to] = entry.z;
-  grid.place_of[to] = idx;
+  grid.residents[to] = {idx, grid.homes[idx].bloom};
 }
 
 template <bool kFlat, bool kPacked, std::uint32_t kMost>
@@ -291,11 +340,13 @@ void launch_grid_match(const GridView& grid, const NumberEvents& events, const G
          work, results);
   // Tasks are some for each event; what is more, threads take in turn.
   constexpr std::uint32_t kMostBlocks = 4096;
-  const std::uint32_t n_blocks = blocks_for(std::size_t{8} * events.n_events);
-  const std::uint32_t n_taken = n_blocks < kMostBlocks ? n_blocks : kMostBlocks;
-  launch(grid_scan<kFlat>, n_taken, 1, stream, grid, work, results);
+  const auto blocks = [&](std::size_t n_threads) {
+    const std::uint32_t n_blocks = blocks_for(n_threads * events.n_events);
+    return n_blocks < kMostBlocks ? n_blocks : kMostBlocks;
+  };
+  launch(grid_scan<kFlat>, blocks(32), 1, stream, grid, work, results);
   const auto test = [&]<typename Lane>(Lane) {
-    launch(grid_test<kFlat, Lane, kMost>, n_taken, 1, stream, grid, events.first_event, work,
+    launch(grid_test<kFlat, Lane, kMost>, blocks(4), 1, stream, grid, events.first_event, work,
            results);
   };
   if (grid.lane_bytes == 1) return test(std::uint8_t{});

@@ -23,6 +23,7 @@ struct GridLevel {
   std::uint32_t first_bucket = 0, mask = 0;
   std::uint32_t x_factor = 0, y_factor = 0, z_factor = 0, term_factor = 0;
   std::uint32_t has_cells = 0;
+  std::uint32_t has_any = 0;  // are there places without a name?
 
   TAMIS_HOST_DEVICE std::uint32_t number_of(std::int32_t x, std::int32_t y, std::int32_t z,
                                             std::uint32_t term) const {
@@ -35,6 +36,11 @@ struct GridLevel {
     return first_bucket + number_of(cell.x, cell.y, cell.z, term);
   }
 };
+
+// Two bits of 32 for a name: a filter that has bits which no name of the event has cannot match.
+TAMIS_HOST_DEVICE inline std::uint32_t grid_bloom(std::uint32_t hash_of_name) {
+  return std::uint32_t{1} << (hash_of_name & 31) | std::uint32_t{1} << (hash_of_name >> 5 & 31);
+}
 
 TAMIS_HOST_DEVICE inline std::uint32_t grid_term(std::uint32_t attribute) {
   return 1 + attribute % (kGridTerms - 1);
@@ -54,7 +60,10 @@ struct alignas(32) GridPlace {
   std::uint32_t has_circle = 0;
 };
 struct GridHome {  // of a place: what does not move
-  std::uint32_t level = 0, term = 0;
+  std::uint32_t level = 0, term = 0, bloom = 0;
+};
+struct GridResident {  // of a bucket
+  std::uint32_t place, bloom;
 };
 // Where a place stands: from counting to scattering.
 struct GridEntry {
@@ -69,7 +78,7 @@ struct GridView {  // on the device
   GridBucket* buckets;        // [n_buckets]
   std::uint32_t* xy;          // [most_entries] lattice places, by bucket
   std::uint32_t* z;           // the same on earth, else null
-  std::uint32_t* place_of;    // [most_entries]
+  GridResident* residents;    // [most_entries]
   GridPlace* places;          // [n_places]
   double* place_z;            // [n_places] on earth, else null
   const GridHome* homes;      // [n_places]
@@ -77,12 +86,13 @@ struct GridView {  // on the device
   std::uint32_t n_attributes, n_levels, n_buckets, n_places, lane_bytes;
 };
 
-// One bucket, or a piece of a large one, for one event.
-struct GridTask {
+// One bucket, or a piece of a large one, for one event. A sector of memory.
+struct alignas(32) GridTask {
   static constexpr std::uint32_t kMostEntries = 64;
   std::uint32_t event, start, size;
   std::int32_t limit;
-  std::uint32_t xy, z;  // of the event on the lattice of the bucket's cell
+  std::uint32_t xy, z;    // of the event on the lattice of the bucket's cell
+  std::uint32_t missing;  // bits of names that the event has not
 };
 struct GridCandidate {
   std::uint32_t event, place;
@@ -93,14 +103,20 @@ struct GridCounts {
 
 // From kernel to kernel.
 struct GridWork {
-  RankedValue* values;        // [kGridMostAttributes][most_events]
-  double* points;             // [3][most_events]
+  std::byte* events;          // [most_events] of GridEventData
   GridTask* tasks;            // [most_tasks]
   GridCandidate* candidates;  // [most_candidates]
   GridCounts* counts;         // in: 0
   std::uint64_t most_tasks, most_candidates;
-  std::uint32_t most_events;
 };
+
+// What a candidate's test reads of its event.
+template <bool kFlat, std::uint32_t kMost>
+struct alignas(16) GridEventData {
+  double point[kFlat ? 2 : 3];
+  RankedValue values[kMost];
+};
+inline constexpr std::size_t kGridEventBytes = sizeof(GridEventData<false, kGridMostAttributes>);
 
 // Three kernels: the buckets of each event, the places near it there, and the filters of these.
 void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
