@@ -14,22 +14,14 @@ TAMIS_DEVICE inline std::uint64_t reserve(std::uint64_t* counter, std::uint32_t 
 #ifdef __CUDA_ARCH__
   const unsigned here = __activemask();
   const unsigned lane = threadIdx.x % 32;
+  const unsigned below = (1u << lane) - 1;
   std::uint32_t before = 0, total = 0;
-  if (here == ~0u) {
-    std::uint32_t up_to = count;
-    for (unsigned step = 1; step < 32; step *= 2) {
-      const std::uint32_t below = __shfl_up_sync(here, up_to, step);
-      if (lane >= step) up_to += below;
-    }
-    before = up_to - count;
-    total = __shfl_sync(here, up_to, 31);
-  } else {
-    for (unsigned rest = here; rest != 0; rest &= rest - 1) {
-      const int from = __ffs(static_cast<int>(rest)) - 1;
-      const std::uint32_t of_lane = __shfl_sync(here, count, from);
-      if (static_cast<unsigned>(from) < lane) before += of_lane;
-      total += of_lane;
-    }
+  const unsigned bits = __reduce_or_sync(here, count);
+  for (unsigned bit = 0; bits >> bit != 0; ++bit) {  // counts are small
+    const unsigned with = __ballot_sync(here, count >> bit & 1);
+    before += static_cast<std::uint32_t>(__popc(with & below)) << bit;
+    total += static_cast<std::uint32_t>(__popc(with)) << bit;
+    if (bit == 31) break;
   }
   if (total == 0) return 0;
   const int leader = __ffs(static_cast<int>(here)) - 1;

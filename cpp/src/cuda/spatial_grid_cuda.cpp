@@ -115,7 +115,7 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
     for (const tuple_key::FilterTerm& needed : encoder.terms()[filter]) {
       bloom |= grid_bloom(tuple_key::presence_hash(needed.attribute));
     }
-    homes.push_back({from.level, term, bloom});
+    homes.push_back({from.level * kGridTerms + term, bloom});
     if (term == 0) has_any[from.level] = true;
   }
   if (records.size() >= std::uint64_t{1} << 32 || places.size() >= std::uint64_t{1} << 30) {

@@ -41,32 +41,30 @@ struct GridEvent {
   }
 };
 
-// The terms of an event on a level.
+// The terms of an event that buckets of a level have: that of each attribute, and any. Two
+// attributes with one term are one.
+template <std::uint32_t kMost>
 struct GridTermSet {
-  std::uint64_t halves[2] = {0, 0};
+  bool has[kMost + 1];
+  std::uint32_t numbers[kMost + 1];  // term * term_factor
 
-  template <std::uint32_t kMost>
-  TAMIS_DEVICE GridTermSet(const GridView& grid, std::uint32_t level,
+  TAMIS_DEVICE GridTermSet(const GridView& grid, std::uint32_t at, const GridLevel& level,
                            const std::uint32_t (&attributes)[kMost]) {
-    halves[0] = grid.levels[level].has_any;
-    if (grid.levels[level].level.names == 0) return;
     TAMIS_UNROLL for (std::uint32_t each = 0; each < kMost; ++each) {
-      if (attributes[each] == RankedValue::kNone) continue;
-      if (grid.terms[std::size_t{level} * grid.n_attributes + attributes[each]] == 0) continue;
-      const std::uint32_t term = grid_term(attributes[each]);
-      const std::uint64_t bit = std::uint64_t{1} << (term % 64);
-      halves[0] |= term < 64 ? bit : 0;
-      halves[1] |= term < 64 ? 0 : bit;
-    }
-  }
-  TAMIS_DEVICE std::uint32_t size() const { return count_bits(halves[0]) + count_bits(halves[1]); }
-  template <typename Visit>
-  TAMIS_DEVICE void for_each(Visit visit) const {
-    TAMIS_UNROLL for (std::uint32_t half = 0; half < 2; ++half) {
-      for (std::uint64_t rest = halves[half]; rest != 0; rest &= rest - 1) {
-        visit(64 * half + count_bits(~rest & (rest - 1)));
+      has[each] = level.level.names != 0 && attributes[each] != RankedValue::kNone &&
+                  grid.terms[std::size_t{at} * grid.n_attributes + attributes[each]] != 0;
+      numbers[each] = grid_term(attributes[each]) * level.term_factor;
+      TAMIS_UNROLL for (std::uint32_t before = 0; before < each; ++before) {
+        if (has[before] && numbers[before] == numbers[each]) has[each] = false;
       }
     }
+    has[kMost] = level.has_any != 0;
+    numbers[kMost] = 0;
+  }
+  TAMIS_DEVICE std::uint32_t size() const {
+    std::uint32_t n = 0;
+    TAMIS_UNROLL for (std::uint32_t each = 0; each <= kMost; ++each) n += has[each];
+    return n;
   }
 };
 
@@ -134,9 +132,10 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
   // A task for each bucket, as if none were empty or large.
   std::uint32_t n_tasks = 0;
   for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
-    if (grid.levels[at].has_cells != 0 && !placed.has_position) continue;
-    n_tasks += GridTermSet(grid, at, cells.attributes).size() *
-               GridCells<kFlat>(grid.levels[at], placed).size();
+    const GridLevel of = grid.levels[at];
+    if (of.has_cells != 0 && !placed.has_position) continue;
+    n_tasks += GridTermSet<kMost>(grid, at, of, cells.attributes).size() *
+               GridCells<kFlat>(of, placed).size();
   }
   if (n_tasks == 0) return;
   const auto take = [&](std::uint32_t n) {
@@ -149,11 +148,18 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
   std::uint64_t task = take(n_tasks);
   if (task == work.most_tasks) return;
   for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
-    const GridLevel& of = grid.levels[at];
+    const GridLevel of = grid.levels[at];
     if (of.has_cells != 0 && !placed.has_position) continue;
-    const GridTermSet terms(grid, at, cells.attributes);
+    const GridTermSet<kMost> terms(grid, at, of, cells.attributes);
     GridCells<kFlat>(of, placed).for_each([&](const Cell& cell) {
       const Level& level = of.level;
+      const std::uint32_t number = of.number_of(cell.x, cell.y, cell.z, 0);
+      GridBucket buckets[kMost + 1];  // all on their way at once
+      TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
+        buckets[term] = {};
+        if (!terms.has[term]) continue;
+        buckets[term] = grid.buckets[of.first_bucket + ((number + terms.numbers[term]) & of.mask)];
+      }
       GridTask made{each, 0, 0, 0x7FFFFFFF, 0, 0, ~names};
       if (of.has_cells != 0) {
         if (!cell.is_last()) made.limit = level.limit;
@@ -161,13 +167,14 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
                               level.lattice_of(placed.point.y, cell.y));
         if (!kFlat) made.z = Level::pack(level.lattice_of(placed.point.z, cell.z), 0);
       }
-      terms.for_each([&](std::uint32_t term) {
-        const GridBucket bucket = grid.buckets[of.bucket_of(cell, term)];
-        made.start = bucket.start;
-        made.size = bucket.size < GridTask::kMostEntries ? bucket.size : GridTask::kMostEntries;
+      TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
+        if (!terms.has[term]) continue;
+        std::uint32_t rest = buckets[term].size;
+        made.start = buckets[term].start;
+        made.size = rest < GridTask::kMostEntries ? rest : GridTask::kMostEntries;
         work.tasks[task++] = made;
-        std::uint32_t rest = bucket.size - made.size;
-        if (rest == 0) return;
+        rest -= made.size;
+        if (rest == 0) continue;
         std::uint64_t more = take((rest + GridTask::kMostEntries - 1) / GridTask::kMostEntries);
         while (rest > 0 && more < work.most_tasks) {
           made.start += GridTask::kMostEntries;
@@ -175,7 +182,7 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
           work.tasks[more++] = made;
           rest -= made.size;
         }
-      });
+      }
     });
   }
 }
@@ -187,7 +194,7 @@ struct alignas(16) GridFour {
 // Some threads share a task: each tests four places at a time.
 template <bool kFlat>
 __global__ void grid_scan(GridView grid, GridWork work, DeviceResults results) {
-  constexpr std::uint32_t kThreads = 4;
+  constexpr std::uint32_t kThreads = 2;
   const std::uint64_t n_tasks =
       work.counts->n_tasks < work.most_tasks ? work.counts->n_tasks : work.most_tasks;
   const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
@@ -278,23 +285,25 @@ __global__ void grid_count(GridView grid, std::uint32_t first, std::uint32_t n_p
   const std::uint32_t at_place = blockIdx.x * blockDim.x + threadIdx.x;
   if (at_place >= n_places) return;
   const std::uint32_t idx = first + at_place;
-  Point centre{grid.places[idx].x, grid.places[idx].y, 0};
-  if (!kFlat) centre.z = grid.place_z[idx];
   const GridHome home = grid.homes[idx];
-  const GridLevel& of = grid.levels[home.level];
-  GridEntry entry{of.first_bucket + home.term, 0, 0, 0};
+  const GridLevel& of = grid.levels[home.level()];
+  GridEntry entry{of.first_bucket + home.term(), 0, 0, 0};
   if (of.has_cells != 0) {
+    Point centre;
     if (kFlat && positions != nullptr) {
       centre = {positions[2 * std::size_t{idx}], positions[2 * std::size_t{idx} + 1], 0};
       grid.places[idx].x = centre.x;
       grid.places[idx].y = centre.y;
+    } else {
+      centre = {grid.places[idx].x, grid.places[idx].y, 0};
+      if (!kFlat) centre.z = grid.place_z[idx];
     }
     const Level& level = of.level;
     const Cell cell = level.cell_of(centre);
     const auto on_lattice = [&](double at, std::int32_t of_cell) {
       return Level::within(level.lattice_of(at, of_cell));
     };
-    entry.bucket = of.bucket_of(cell, home.term);
+    entry.bucket = of.bucket_of(cell, home.term());
     entry.xy = Level::pack(on_lattice(centre.x, cell.x), on_lattice(centre.y, cell.y));
     if (!kFlat) entry.z = Level::pack(on_lattice(centre.z, cell.z), 0);
   }
@@ -344,7 +353,7 @@ void launch_grid_match(const GridView& grid, const NumberEvents& events, const G
     const std::uint32_t n_blocks = blocks_for(n_threads * events.n_events);
     return n_blocks < kMostBlocks ? n_blocks : kMostBlocks;
   };
-  launch(grid_scan<kFlat>, blocks(32), 1, stream, grid, work, results);
+  launch(grid_scan<kFlat>, blocks(16), 1, stream, grid, work, results);
   const auto test = [&]<typename Lane>(Lane) {
     launch(grid_test<kFlat, Lane, kMost>, blocks(4), 1, stream, grid, events.first_event, work,
            results);

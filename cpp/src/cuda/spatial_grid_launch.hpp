@@ -60,7 +60,10 @@ struct alignas(32) GridPlace {
   std::uint32_t has_circle = 0;
 };
 struct GridHome {  // of a place: what does not move
-  std::uint32_t level = 0, term = 0, bloom = 0;
+  std::uint32_t level_and_term = 0;
+  std::uint32_t bloom = 0;
+  TAMIS_HOST_DEVICE std::uint32_t level() const { return level_and_term / kGridTerms; }
+  TAMIS_HOST_DEVICE std::uint32_t term() const { return level_and_term % kGridTerms; }
 };
 struct GridResident {  // of a bucket
   std::uint32_t place, bloom;
