@@ -129,24 +129,7 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
   if constexpr (!kFlat) data.point[2] = placed.point.z;
   reinterpret_cast<GridEventData<kFlat, kMost>*>(work.events)[each] = data;
 
-  // A task for each bucket, as if none were empty or large.
-  std::uint32_t n_tasks = 0;
-  for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
-    const GridLevel of = grid.levels[at];
-    if (of.has_cells != 0 && !placed.has_position) continue;
-    n_tasks += GridTermSet<kMost>(grid, at, of, cells.attributes).size() *
-               GridCells<kFlat>(of, placed).size();
-  }
-  if (n_tasks == 0) return;
-  const auto take = [&](std::uint32_t n) {
-    const std::uint64_t first = reserve(&work.counts->n_tasks, n);
-    if (first + n <= work.most_tasks) return first;
-    reserve(&results.counts->n_lost, 1);
-    for (std::uint64_t at = first; at < work.most_tasks; ++at) work.tasks[at].size = 0;
-    return work.most_tasks;
-  };
-  std::uint64_t task = take(n_tasks);
-  if (task == work.most_tasks) return;
+  constexpr std::uint32_t kMostEntries = GridTask::kMostEntries;
   for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
     const GridLevel of = grid.levels[at];
     if (of.has_cells != 0 && !placed.has_position) continue;
@@ -160,6 +143,16 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
         if (!terms.has[term]) continue;
         buckets[term] = grid.buckets[of.first_bucket + ((number + terms.numbers[term]) & of.mask)];
       }
+      std::uint32_t n_tasks = 0;
+      TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
+        n_tasks += (buckets[term].size + kMostEntries - 1) / kMostEntries;
+      }
+      std::uint64_t task = reserve(&work.counts->n_tasks, n_tasks);
+      if (task + n_tasks > work.most_tasks) {
+        reserve(&results.counts->n_lost, 1);
+        for (; task < work.most_tasks; ++task) work.tasks[task].size = 0;
+        return;
+      }
       GridTask made{each, 0, 0, 0x7FFFFFFF, 0, 0, ~names};
       if (of.has_cells != 0) {
         if (!cell.is_last()) made.limit = level.limit;
@@ -168,19 +161,11 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
         if (!kFlat) made.z = Level::pack(level.lattice_of(placed.point.z, cell.z), 0);
       }
       TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
-        if (!terms.has[term]) continue;
-        std::uint32_t rest = buckets[term].size;
         made.start = buckets[term].start;
-        made.size = rest < GridTask::kMostEntries ? rest : GridTask::kMostEntries;
-        work.tasks[task++] = made;
-        rest -= made.size;
-        if (rest == 0) continue;
-        std::uint64_t more = take((rest + GridTask::kMostEntries - 1) / GridTask::kMostEntries);
-        while (rest > 0 && more < work.most_tasks) {
-          made.start += GridTask::kMostEntries;
-          made.size = rest < GridTask::kMostEntries ? rest : GridTask::kMostEntries;
-          work.tasks[more++] = made;
-          rest -= made.size;
+        for (std::uint32_t rest = buckets[term].size; rest > 0; rest -= made.size) {
+          made.size = rest < kMostEntries ? rest : kMostEntries;
+          work.tasks[task++] = made;
+          made.start += made.size;
         }
       }
     });
@@ -191,48 +176,48 @@ struct alignas(16) GridFour {
   std::uint32_t items[kGridStep];
 };
 
-// Some threads share a task: each tests four places at a time.
+// Four threads share a task: each tests four places.
 template <bool kFlat>
 __global__ void grid_scan(GridView grid, GridWork work, DeviceResults results) {
-  constexpr std::uint32_t kThreads = 2;
+  constexpr std::uint32_t kThreads = GridTask::kMostEntries / kGridStep;
   const std::uint64_t n_tasks =
       work.counts->n_tasks < work.most_tasks ? work.counts->n_tasks : work.most_tasks;
   const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
+  const std::uint32_t first = thread % kThreads * kGridStep;
   const auto x_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy & 0xFFFF); };
   const auto y_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy >> 16); };
   for (std::uint64_t at = thread / kThreads; at < n_tasks;
        at += gridDim.x * blockDim.x / kThreads) {
     const GridTask task = work.tasks[at];
+    if (first >= task.size) continue;
     const std::int32_t x = x_of(task.xy), y = y_of(task.xy), z = x_of(task.z);
-    for (std::uint32_t base = 0; base < task.size; base += kThreads * kGridStep) {
-      const std::uint32_t first = base + thread % kThreads * kGridStep;
-      std::uint32_t near = 0;
-      if (first < task.size) {
-        const GridFour four = *reinterpret_cast<const GridFour*>(grid.xy + task.start + first);
-        GridFour depths{};
-        if (!kFlat) depths = *reinterpret_cast<const GridFour*>(grid.z + task.start + first);
-        TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
-          const std::int32_t dx = x_of(four.items[each]) - x, dy = y_of(four.items[each]) - y;
-          const std::int32_t dz = kFlat ? 0 : x_of(depths.items[each]) - z;
-          const bool is_near =
-              first + each < task.size && dx * dx + dy * dy + dz * dz <= task.limit;
-          near |= static_cast<std::uint32_t>(is_near) << each;
-        }
-      }
-      GridResident found[kGridStep] = {};
-      TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
-        if ((near >> each & 1) == 0) continue;
-        found[each] = grid.residents[task.start + first + each];
-        if ((found[each].bloom & task.missing) != 0) near &= ~(std::uint32_t{1} << each);
-      }
-      std::uint64_t to = reserve(&work.counts->n_candidates, count_bits(near));
-      TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
-        if ((near >> each & 1) == 0) continue;
-        if (to < work.most_candidates) {
-          work.candidates[to++] = {task.event, found[each].place};
-        } else {
-          reserve(&results.counts->n_lost, 1);
-        }
+    const std::uint32_t begin = task.start + first;
+    const GridFour four = *reinterpret_cast<const GridFour*>(grid.xy + begin);
+    GridFour depths{};
+    if (!kFlat) depths = *reinterpret_cast<const GridFour*>(grid.z + begin);
+    std::uint32_t near = 0;
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
+      const std::int32_t dx = x_of(four.items[each]) - x, dy = y_of(four.items[each]) - y;
+      const std::int32_t dz = kFlat ? 0 : x_of(depths.items[each]) - z;
+      const bool is_near = first + each < task.size && dx * dx + dy * dy + dz * dz <= task.limit;
+      near |= static_cast<std::uint32_t>(is_near) << each;
+    }
+    if (near == 0) continue;
+    GridResident found[kGridStep] = {};
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
+      if ((near >> each & 1) == 0) continue;
+      found[each] = grid.residents[begin + each];
+    }
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
+      if ((found[each].bloom & task.missing) != 0) near &= ~(std::uint32_t{1} << each);
+    }
+    std::uint64_t to = reserve(&work.counts->n_candidates, count_bits(near));
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
+      if ((near >> each & 1) == 0) continue;
+      if (to < work.most_candidates) {
+        work.candidates[to++] = {task.event, found[each].place};
+      } else {
+        reserve(&results.counts->n_lost, 1);
       }
     }
   }
@@ -348,12 +333,12 @@ void launch_grid_match(const GridView& grid, const NumberEvents& events, const G
   launch(grid_probe<kFlat, kPacked, kMost>, blocks_for(events.n_events), 1, stream, grid, events,
          work, results);
   // Tasks are some for each event; what is more, threads take in turn.
-  constexpr std::uint32_t kMostBlocks = 4096;
+  constexpr std::uint32_t kMostBlocks = 1 << 14;
   const auto blocks = [&](std::size_t n_threads) {
     const std::uint32_t n_blocks = blocks_for(n_threads * events.n_events);
     return n_blocks < kMostBlocks ? n_blocks : kMostBlocks;
   };
-  launch(grid_scan<kFlat>, blocks(16), 1, stream, grid, work, results);
+  launch(grid_scan<kFlat>, blocks(48), 1, stream, grid, work, results);
   const auto test = [&]<typename Lane>(Lane) {
     launch(grid_test<kFlat, Lane, kMost>, blocks(4), 1, stream, grid, events.first_event, work,
            results);

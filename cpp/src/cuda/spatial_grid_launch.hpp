@@ -91,7 +91,7 @@ struct GridView {  // on the device
 
 // One bucket, or a piece of a large one, for one event. A sector of memory.
 struct alignas(32) GridTask {
-  static constexpr std::uint32_t kMostEntries = 64;
+  static constexpr std::uint32_t kMostEntries = 16;
   std::uint32_t event, start, size;
   std::int32_t limit;
   std::uint32_t xy, z;    // of the event on the lattice of the bucket's cell

@@ -16,6 +16,7 @@ constexpr double kManyAreas = 256;
 // Radii with a smaller share of the places share the cells of larger ones.
 constexpr std::size_t kFewOfAll = 64;
 constexpr std::size_t kFew = 64;
+constexpr std::uint32_t kAboutAsRare = 4;  // 1 / 4 more
 
 class Maker {
  public:
@@ -25,7 +26,8 @@ class Maker {
         owners_(owners),
         is_flat_(is_flat),
         costs_(costs),
-        n_naming_(table.n_attributes()) {}
+        n_naming_(table.n_attributes()),
+        n_placed_(table.n_attributes()) {}
 
   Places make() {
     gather();
@@ -47,6 +49,7 @@ class Maker {
   GridCosts costs_;
   Places made_;
   std::vector<std::uint32_t> n_naming_;  // [n_attributes] filters that need it
+  std::vector<std::uint32_t> n_placed_;  // [n_attributes] places under its name
   std::vector<std::uint32_t> common_;    // constraints of the place's first filter
 };
 
@@ -158,9 +161,15 @@ void Maker::choose_terms() {
     AttributeId best = 0;
     TermKind kind = kNameTerm;
     for (const std::uint32_t at : common_) {
+      fewest = std::min(fewest, n_naming_[table_.constraint(at).attribute]);
+    }
+    // Of names that are about as rare, the one with the fewest places: buckets are of one size.
+    std::uint32_t fewest_places = kNone;
+    for (const std::uint32_t at : common_) {
       const AttributeId attribute = table_.constraint(at).attribute;
-      if (n_naming_[attribute] >= fewest) continue;
-      fewest = n_naming_[attribute];
+      const bool is_rare = n_naming_[attribute] <= fewest + fewest / kAboutAsRare;
+      if (!is_rare || n_placed_[attribute] >= fewest_places) continue;
+      fewest_places = n_placed_[attribute];
       best = attribute;
       place.term = name_term(attribute);
     }
@@ -182,6 +191,7 @@ void Maker::choose_terms() {
     if (kind == kValueTerm) ++n_with_value[place.term];
     made_.terms[place.level * n_attributes + best] |= kind;
     made_.pivots[idx] = best;
+    ++n_placed_[best];
   }
 }
 
