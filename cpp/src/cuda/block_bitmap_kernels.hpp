@@ -295,6 +295,18 @@ struct BlockBitmapFind {
     }
   }
 
+  // The part of a line that has the bits of `n_filters`. Of blocks without columns: in lines, the
+  // bits of filters that are not there are zero.
+  TAMIS_DEVICE static LinePart first_filters(std::uint32_t n_filters, std::uint32_t part) {
+    LinePart all;
+    TAMIS_UNROLL for (std::uint32_t word = 0; word < 4; ++word) {
+      const std::uint32_t before = (4 * part + word) * 32;
+      const std::uint32_t n_bits = n_filters > before ? n_filters - before : 0;
+      all.words[word] = n_bits >= 32 ? ~0u : (1u << n_bits) - 1;
+    }
+    return all;
+  }
+
   TAMIS_DEVICE void find_candidates(std::uint32_t block, std::uint32_t first_of_chunk,
                                     Shared& shared) const {
     const FilterBlock& of = index.blocks[block];
@@ -307,18 +319,12 @@ struct BlockBitmapFind {
     const LinePart* const firsts = lines + is_odd * kLineParts;
     const LinePart* const seconds = lines + (1 - is_odd) * kLineParts;
     constexpr std::uint32_t kPair = 2 * kLineParts;  // from cell to cell of two columns
-    LinePart all;
-    TAMIS_UNROLL for (std::uint32_t word = 0; word < 4; ++word) {
-      const std::uint32_t before = (4 * part + word) * 32;
-      const std::uint32_t n_bits = of.n_filters > before ? of.n_filters - before : 0;
-      all.words[word] = n_bits >= 32 ? ~0u : (1u << n_bits) - 1;
-    }
     const std::uint32_t n_visitors = shared.n_visitors;
     for (std::uint32_t at = threadIdx.x / kLineParts; at < n_visitors;
          at += blockDim.x / kLineParts) {
       const std::uint32_t visitor = shared.visitors[at];
       const ColumnCells cells = columns[visitor];
-      LinePart left = all;
+      LinePart left{{~0u, ~0u, ~0u, ~0u}};
       TAMIS_UNROLL for (std::uint32_t word = 0; word < block_bitmap::kMaxColumns / 4; ++word) {
         if (word >= n_words) break;
         std::uint32_t four = cells.words[word];
@@ -337,6 +343,7 @@ struct BlockBitmapFind {
         }
         if (any == 0) break;
       }
+      if (n_words == 0) left = first_filters(of.n_filters, part);
       // Few have any: one loop, and no index that depends on data.
       while ((left.words[0] | left.words[1] | left.words[2] | left.words[3]) != 0) {
         std::uint32_t place = 0;
