@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "engines/block_bitmap.hpp"
 #include "engines/block_bitmap/lines.hpp"
@@ -18,6 +19,11 @@ static_assert(kBlockRows == LinesView::kRows && kBlockCells == LinesView::kCells
 static_assert(sizeof(Line) == kLineParts * sizeof(LinePart));
 
 constexpr std::size_t kCandidatesPerEvent = 32;
+
+std::size_t padded(std::size_t most_events) {
+  return block_events_padded(
+      static_cast<std::uint32_t>(std::clamp<std::size_t>(most_events, 1, kBlockMostEvents)));
+}
 
 std::vector<bool> used_attributes(const FilterTable& table) {
   std::vector<bool> is_used(table.n_attributes());
@@ -113,12 +119,12 @@ std::size_t BlockBitmapBuffers::most_events(const BlockBitmapOnDevice& index) {
       std::size_t{view.n_attributes} *
           (sizeof *BlockBitmapWork{}.ranks + sizeof *BlockBitmapWork{}.rows) +
       view.n_tuples * sizeof(ColumnCells) + kCandidatesPerEvent * sizeof(BlockCandidate);
-  return std::clamp<std::size_t>(kMostBytes / n_bytes, 4, kMost) / 4 * 4;
+  return std::clamp<std::size_t>(kMostBytes / n_bytes, 1, kMost);
 }
 
 BlockBitmapBuffers::BlockBitmapBuffers(const BlockBitmapOnDevice& index, std::size_t most_events,
                                        std::size_t most_events_in_all, std::size_t most_pairs)
-    : most_events_((most_events + 3) / 4 * 4),
+    : most_events_(padded(most_events)),
       ranks_(most_events_ * index.view().n_attributes),
       is_left_(most_events_),
       rows_(most_events_ * index.view().n_attributes),
@@ -134,7 +140,11 @@ void BlockBitmapBuffers::begin(Stream stream) {
 }
 
 BlockBitmapWork BlockBitmapBuffers::next_work(const NumberEvents& events) {
-  const std::size_t n_most = std::min<std::size_t>(most_events_, kBlockMostEvents);
+  // Threads for all of their ranks have 32-bit numbers.
+  const std::size_t n_ranks = std::max<std::size_t>(1, ranks_.size() / most_events_);
+  const std::size_t n_most = std::min<std::size_t>(
+      {most_events_, kBlockMostEvents,
+       std::numeric_limits<std::uint32_t>::max() / n_ranks - kBlockEventsPerThread});
   if (events.n_events > n_most || n_launches_ == kMostLaunches || events.cells != nullptr) {
     throw ArgumentError("a launch must have at most " + std::to_string(n_most) +
                         " events by offsets, and there are at most " +

@@ -28,16 +28,17 @@
 
 namespace tamis::cuda {
 
-inline constexpr std::uint32_t kBlockChunk = 4096;  // events that look for their blocks together
-inline constexpr std::uint32_t kRankThreads = 8;    // for an event
+inline constexpr std::uint32_t kBlockChunk =  // events that look for their blocks together
+    kBlockEventsPerThread * kThreadsPerBlock;
+inline constexpr std::uint32_t kRankThreads = 8;  // for an event
 
-// Places behind a counter in shared memory for up to seven items of each thread.
+// Places behind a counter in shared memory for up to 31 items of each thread.
 TAMIS_DEVICE inline std::uint32_t reserve_few(std::uint32_t* counter, std::uint32_t count) {
 #ifdef __CUDA_ARCH__
   const unsigned here = __activemask();
   const unsigned lane = threadIdx.x % 32;
   std::uint32_t before = 0, total = 0;
-  TAMIS_UNROLL for (std::uint32_t bit = 0; bit < 3; ++bit) {
+  TAMIS_UNROLL for (std::uint32_t bit = 0; bit < 5; ++bit) {
     const unsigned having = __ballot_sync(here, count >> bit & 1);
     before += static_cast<std::uint32_t>(__popc(having & ((1u << lane) - 1))) << bit;
     total += static_cast<std::uint32_t>(__popc(having)) << bit;
@@ -57,8 +58,7 @@ TAMIS_DEVICE inline std::uint32_t lowest_bit(std::uint32_t bits) {
 
 __global__ void block_bitmap_clear(BlockBitmapIndexView index, std::uint32_t n_events,
                                    BlockBitmapWork work) {
-  // Four events of a row are read together.
-  const std::uint32_t n_padded = (n_events + 3) / 4 * 4;
+  const std::uint32_t n_padded = block_events_padded(n_events);
   const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
   if (thread < n_padded) work.is_left[thread] = 0;
   if (thread >= n_padded * index.n_attributes) return;
@@ -242,30 +242,29 @@ struct BlockBitmapFind {
     }
   }
 
-  // A thread looks at four events at a time.
+  // A thread looks at some neighbours, whose rows are on their way at once.
   TAMIS_DEVICE void find_visitors(const BlockTuple& tuple, std::uint32_t first_of_chunk,
                                   Shared& shared) const {
-    for (std::uint32_t at = 4 * threadIdx.x; at < kBlockChunk; at += 4 * blockDim.x) {
-      const std::uint32_t first = first_of_chunk + at;
-      if (first >= n_events) return;
-      std::uint32_t rows[kBlockTupleSize] = {};
+    const std::uint32_t at = kBlockEventsPerThread * threadIdx.x, first = first_of_chunk + at;
+    if (first >= n_events) return;
+    LinePart rows[kBlockTupleSize] = {};
+    static_assert(sizeof rows[0] == kBlockEventsPerThread);
+    TAMIS_UNROLL for (std::uint32_t of = 0; of < kBlockTupleSize; ++of) {
+      if (of >= tuple.n_attributes) continue;
+      rows[of] = *reinterpret_cast<const LinePart*>(
+          work.rows + std::size_t{tuple.attributes[of]} * work.most_events + first);
+    }
+    std::uint32_t visiting = 0;
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kBlockEventsPerThread; ++each) {
+      std::uint32_t words = 0xFF;
       TAMIS_UNROLL for (std::uint32_t of = 0; of < kBlockTupleSize; ++of) {
-        if (of >= tuple.n_attributes) continue;
-        rows[of] = *reinterpret_cast<const std::uint32_t*>(
-            work.rows + std::size_t{tuple.attributes[of]} * work.most_events + first);
+        words &= shared.summary.words[of][rows[of].words[each / 4] >> (each % 4 * 8) & 0xFF];
       }
-      std::uint32_t visiting = 0;
-      TAMIS_UNROLL for (std::uint32_t each = 0; each < 4; ++each) {
-        std::uint32_t words = 0xFF;
-        TAMIS_UNROLL for (std::uint32_t of = 0; of < kBlockTupleSize; ++of) {
-          words &= shared.summary.words[of][rows[of] >> (8 * each) & 0xFF];
-        }
-        if (words != 0 && first + each < n_events) visiting |= 1u << each;
-      }
-      std::uint32_t place = reserve_few(&shared.n_visitors, count_bits(visiting));
-      for (; visiting != 0; visiting &= visiting - 1) {
-        shared.visitors[place++] = static_cast<std::uint16_t>(at + lowest_bit(visiting));
-      }
+      if (words != 0 && first + each < n_events) visiting |= 1u << each;
+    }
+    std::uint32_t place = reserve_few(&shared.n_visitors, count_bits(visiting));
+    for (; visiting != 0; visiting &= visiting - 1) {
+      shared.visitors[place++] = static_cast<std::uint16_t>(at + lowest_bit(visiting));
     }
   }
 
@@ -392,7 +391,7 @@ struct BlockBitmapFind {
 void launch_block_bitmap_rank(const BlockBitmapIndexView& index, const NumberEvents& events,
                               const BlockBitmapWork& work, const DeviceResults& results,
                               void* stream) {
-  const std::size_t n_padded = std::size_t{events.n_events} + 3;
+  const std::size_t n_padded = block_events_padded(events.n_events);
   launch(block_bitmap_clear,
          blocks_for(n_padded * (index.n_attributes > 0 ? index.n_attributes : 1)), 1, stream, index,
          events.n_events, work);

@@ -14,6 +14,7 @@ inline constexpr std::uint32_t kBlockFilters = 512;
 inline constexpr std::uint32_t kBlockTupleSize = 3;
 inline constexpr std::uint32_t kBlockRows = block_bitmap::kSummaryCells + 1;
 inline constexpr std::uint32_t kBlockCells = block_bitmap::kLineCells + 1;
+inline constexpr std::uint32_t kBlockEventsPerThread = 16;  // whose rows are read together
 inline constexpr std::uint32_t kBlockMostEvents = std::uint32_t{1} << 22;  // of a launch
 
 // A quarter of a line: what a thread ANDs at once.
@@ -62,6 +63,10 @@ struct BlockCandidate {
   std::uint32_t place;  // block * kBlockFilters + its place there
 };
 
+TAMIS_HOST_DEVICE constexpr std::uint32_t block_events_padded(std::uint32_t n_events) {
+  return (n_events + kBlockEventsPerThread - 1) / kBlockEventsPerThread * kBlockEventsPerThread;
+}
+
 // From kernel to kernel.
 struct BlockBitmapWork {
   std::uint32_t* ranks;         // [most_events][n_attributes]
@@ -71,7 +76,7 @@ struct BlockBitmapWork {
   BlockCandidate* candidates;   // [most_candidates]; those beyond are verified where they are found
   std::uint64_t* n_candidates;  // in: 0
   std::uint64_t most_candidates;
-  std::uint32_t most_events;  // a multiple of 4
+  std::uint32_t most_events;  // padded
 };
 
 // The events are by offsets, not packed. Three steps, one after another.

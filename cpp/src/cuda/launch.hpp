@@ -58,6 +58,10 @@ void launch_phases(const Phases& phases, std::uint32_t n_blocks, std::size_t n_s
     check(cudaFuncSetAttribute(run_phases<Phases>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(n_shared_bytes)),
           "set aside shared memory");
+    // Else the cache may take what further blocks of a multiprocessor need.
+    check(cudaFuncSetAttribute(run_phases<Phases>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          "set aside shared memory");
   }
   run_phases<<<n_blocks, kThreadsPerBlock, n_shared_bytes, static_cast<cudaStream_t>(stream)>>>(
       phases);
