@@ -12,12 +12,13 @@ mkdir -p "$logs"
 cmake -G Ninja -S . -B build/gpu -DTAMIS_TESTS=ON -DTAMIS_PYTHON=OFF -DTAMIS_CUDA=ON > "$logs/cmake.log"
 cmake --build build/gpu --target tamis_gpu_tests tamis_gpu_bench > "$logs/build.log" || { tail -50 "$logs/build.log"; exit 1; }
 
-build/gpu/tamis_gpu_tests ccm clcb gpu_ hem ocm move spatial_grid_cuda tuple_key_cuda 2>&1 | tee "$logs/tests.txt"
+build/gpu/tamis_gpu_tests block_bitmap_cuda ccm clcb gpu_ hem ocm move spatial_grid_cuda tuple_key_cuda 2>&1 | tee "$logs/tests.txt"
 build/gpu/tamis_gpu_bench | tee "$logs/bench.txt"
 # Small tests that start every kernel: a sanitizer is some hundred times slower.
 for tool in memcheck racecheck initcheck; do
   echo "compute-sanitizer $tool"
   timeout 100 compute-sanitizer --tool "$tool" --error-exitcode 1 build/gpu/tamis_gpu_tests \
+    block_bitmap_cuda_matches block_bitmap_cuda_leaves block_bitmap_cuda_answers_for \
     ccm_counts ccm_finds ccm_answers_for clcb_cuda_answers_where clcb_cuda_counts clcb_cuda_needs hem_cuda_brings hem_cuda_answers_for \
     spatial_grid_cuda_moves_all spatial_grid_cuda_takes spatial_grid_cuda_loses \
     tuple_key_cuda_finds tuple_key_cuda_leaves tuple_key_cuda_answers_for \

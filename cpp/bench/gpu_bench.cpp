@@ -20,10 +20,12 @@
 #include <vector>
 
 #include "common/placed_filter.hpp"
+#include "cuda/block_bitmap_cuda.hpp"
 #include "cuda/ccm.hpp"
 #include "cuda/clcb_cuda.hpp"
 #include "cuda/spatial_grid_cuda.hpp"
 #include "cuda/tuple_key_cuda.hpp"
+#include "engines/block_bitmap.hpp"
 #include "tamis/ast.hpp"
 #include "tamis/collector.hpp"
 #include "tamis/engine.hpp"
@@ -730,6 +732,193 @@ void bench_tuple_key(double share, std::size_t n_most) {
   }
 }
 
+// Events of hem-default in pinned memory: the given ones, then others drawn alike; and ways from
+// them to pairs in pinned memory.
+class BlockBitmapRun {
+ public:
+  static constexpr std::size_t kWidth = 20;  // attributes of each event
+
+  BlockBitmapRun(const cuda::BlockBitmapOnDevice& index, const EventBatch& sample,
+                 std::size_t n_most)
+      : index_(index), here_(n_most), there_(n_most) {
+    Random random(8);
+    for (std::size_t event = 0; event <= n_most; ++event) {
+      here_.offsets.data()[event] = static_cast<std::uint32_t>(event * kWidth);
+    }
+    for (std::size_t at = 0; at < n_most * kWidth; ++at) {
+      const std::size_t event = at / kWidth;
+      here_.attributes.data()[at] = static_cast<std::uint32_t>(at % kWidth);
+      here_.values.data()[at] = event < sample.size()
+                                    ? sample.values[sample.offsets[event] + at % kWidth].nearest
+                                    : static_cast<double>(1 + below(random, 1'000'000));
+    }
+  }
+
+  // Kernels read pinned memory.
+  void direct(std::size_t n_events) { match(here_, n_events, n_part(n_events), false); }
+  // All events are on the device; copy_only() has been called for them.
+  void on_device(std::size_t n_events) { match(there_, n_events, n_part(n_events), false); }
+  // Copied there in parts, each matched while the next is on its way.
+  void in_parts(std::size_t n_events) { match(there_, n_events, n_part(n_events), true); }
+  void copy_only(std::size_t n_events) {
+    copy(0, n_events);
+    cuda::synchronize(copies_);
+  }
+  static std::size_t n_bytes(std::size_t n_events) {
+    return n_events * (4 + kWidth * (4 + sizeof(double)));
+  }
+  std::span<const cuda::MatchPair> pairs() const {
+    return {pairs_.data(), counts_.data()->n_pairs};
+  }
+
+  // Of one launch with its events on the device: µs of each step, with a wait after each.
+  void print_steps(std::size_t n_events) {
+    copy_only(n_events);
+    std::vector<std::pair<const char*, double>> steps;
+    for (int round = 0; round < 3; ++round) {
+      steps.clear();
+      buffers_.begin(stream_);
+      cuda::synchronize(stream_);
+      auto before = Clock::now();
+      const auto after = [&](const char* name) {
+        cuda::synchronize(stream_);
+        const auto now = Clock::now();
+        steps.emplace_back(name, std::chrono::duration<double, std::micro>(now - before).count());
+        before = now;
+      };
+      buffers_.match(index_, events_of(there_, 0, n_events), stream_, after);
+      buffers_.bring({pairs_.data(), left_.data(), counts_.data()}, stream_);
+      after("bring");
+    }
+    std::printf("%9zu events, one launch:", n_events);
+    for (const auto& [name, us] : steps) std::printf("   %s %.1f us", name, us);
+    std::printf("\n");
+  }
+  std::size_t most_events() const { return most_events_; }
+
+ private:
+  static constexpr std::size_t kMostPairs = std::size_t{1} << 25;
+
+  template <template <typename> typename Array>
+  struct Events {
+    explicit Events(std::size_t n_events)
+        : offsets(n_events + 1), attributes(kWidth * n_events), values(kWidth * n_events) {}
+    Array<std::uint32_t> offsets, attributes;
+    Array<double> values;
+  };
+  template <typename Of>
+  static cuda::NumberEvents events_of(const Of& of, std::size_t first, std::size_t n_events) {
+    cuda::NumberEvents events;
+    events.offsets = of.offsets.data();
+    events.attributes = of.attributes.data();
+    events.values = of.values.data();
+    events.first_event = static_cast<std::uint32_t>(first);
+    events.n_events = static_cast<std::uint32_t>(n_events);
+    return events;
+  }
+  // Of a launch, all of them alike.
+  std::size_t n_part(std::size_t n_events) const {
+    const std::size_t n_parts = (n_events + most_events_ - 1) / most_events_;
+    return (n_events + n_parts - 1) / n_parts;
+  }
+  template <typename Of>
+  void match(const Of& of, std::size_t n_events, std::size_t n_part, bool copies) {
+    buffers_.begin(stream_);
+    std::size_t part = 0;
+    for (std::size_t first = 0; first < n_events; first += n_part, ++part) {
+      const std::size_t n = std::min(n_part, n_events - first);
+      if (copies) {
+        copy(first, n);
+        cuda::record(marks_[part % std::size(marks_)], copies_);
+        cuda::wait_for(marks_[part % std::size(marks_)], stream_);
+      }
+      buffers_.match(index_, events_of(of, first, n), stream_);
+      buffers_.bring({pairs_.data(), left_.data(), counts_.data()}, stream_);
+    }
+    cuda::synchronize(stream_);
+    if (counts_.data()->n_left == 0 && counts_.data()->n_pairs <= kMostPairs) return;
+    std::printf("block-bitmap-cuda: %zu events are left, %zu pairs\n",
+                static_cast<std::size_t>(counts_.data()->n_left),
+                static_cast<std::size_t>(counts_.data()->n_pairs));
+    std::exit(1);
+  }
+  void copy(std::size_t first, std::size_t n_events) {
+    const auto bring = [&](auto& to, const auto& from, std::size_t begin, std::size_t count) {
+      cuda::copy_to_device(to.data() + begin, from.data() + begin, count * sizeof *from.data(),
+                           copies_);
+    };
+    bring(there_.offsets, here_.offsets, first, n_events + 1);
+    bring(there_.attributes, here_.attributes, first * kWidth, n_events * kWidth);
+    bring(there_.values, here_.values, first * kWidth, n_events * kWidth);
+  }
+
+  const cuda::BlockBitmapOnDevice& index_;
+  Events<cuda::PinnedArray> here_;
+  Events<cuda::DeviceArray> there_;
+  cuda::OwnStream stream_, copies_;
+  cuda::OwnMark marks_[8];
+  std::size_t most_events_ = cuda::BlockBitmapBuffers::most_events(index_);
+  cuda::BlockBitmapBuffers buffers_{index_, most_events_, std::size_t{1} << 20, kMostPairs};
+  cuda::PinnedArray<cuda::MatchPair> pairs_{kMostPairs};
+  cuda::PinnedArray<std::uint32_t> left_{1 << 20};
+  cuda::PinnedArray<cuda::MatchCounts> counts_{1};
+};
+
+void bench_block_bitmap(double share, std::size_t n_most) {
+  Workload workload = hem_default(share);
+  expect(workload);
+  auto before = Clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(Clock::now() - std::exchange(before, Clock::now()))
+        .count();
+  };
+  const auto lines = build_block_bitmap(workload.table, {{"layout", 1}, {"tuple_size", 3}});
+  const double lines_s = seconds();
+  const cuda::BlockBitmapOnDevice index(*workload.table, *lines);
+  std::printf("block-bitmap-cuda build %.2f s + %.2f s  %.1f MB  %u blocks, %u tuples\n", lines_s,
+              seconds(), static_cast<double>(index.n_bytes()) / 1e6, index.view().n_blocks,
+              index.view().n_tuples);
+  BlockBitmapRun run(index, workload.events, n_most);
+  const auto check = [&](void (BlockBitmapRun::*way)(std::size_t), std::size_t n_events) {
+    (run.*way)(n_events);
+    std::vector<std::vector<std::uint32_t>> found(workload.events.size());
+    for (const cuda::MatchPair& pair : run.pairs()) {
+      if (pair.event < found.size()) found[pair.event].push_back(pair.filter);
+    }
+    for (auto& each : found) std::sort(each.begin(), each.end());
+    if (found == workload.expected) return;
+    std::printf("block-bitmap-cuda: WRONG ANSWERS\n");
+    std::exit(1);
+  };
+  check(&BlockBitmapRun::direct, workload.events.size());
+  check(&BlockBitmapRun::in_parts, n_most);
+  check(&BlockBitmapRun::direct, n_most);
+  check(&BlockBitmapRun::on_device, n_most);
+  for (const std::size_t n : {std::size_t{1}, n_most / 100, n_most / 10, n_most}) {
+    const auto us = [&](void (BlockBitmapRun::*way)(std::size_t)) {
+      std::vector<double> all;
+      for (int round = 0; round < 11; ++round) {
+        const auto begin = Clock::now();
+        (run.*way)(n);
+        all.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+      }
+      return median(all);
+    };
+    const double direct = us(&BlockBitmapRun::direct), in_parts = us(&BlockBitmapRun::in_parts);
+    const double bus = us(&BlockBitmapRun::copy_only), there = us(&BlockBitmapRun::on_device);
+    const auto rate = [&](double of) { return static_cast<double>(n) / of; };
+    std::printf(
+        "%9zu events  direct %9.1f us %7.2f M/s   in parts %9.1f us %7.2f M/s   on device %7.2f "
+        "M/s   bus %7.1f M/s (%.1f GB/s)  pairs %zu\n",
+        n, direct, rate(direct), in_parts, rate(in_parts), rate(there), rate(bus),
+        static_cast<double>(BlockBitmapRun::n_bytes(n)) / bus / 1e3, run.pairs().size());
+    std::fflush(stdout);
+  }
+  for (const std::size_t n : {std::size_t{1}, n_most / 100, std::min(run.most_events(), n_most)}) {
+    run.print_steps(n);
+  }
+}
+
 }  // namespace
 }  // namespace tamis
 
@@ -749,6 +938,7 @@ int main(int argc, char** argv) {
     tamis::bench_tuple_key(share, 10'000'000);
     if (share == 1) tamis::bench_tuple_key(40, 1'000'000);
   }
+  if (is_wanted("ours", "block-bitmap-cuda")) tamis::bench_block_bitmap(share, 1'000'000);
   if (is_wanted("ours", "spatial-grid-cuda")) {
     tamis::bench_spatial_grid(share, false, 1, 10'000'000);
     tamis::bench_spatial_grid(share, true, 1, 1'000'000);

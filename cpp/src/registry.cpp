@@ -3,6 +3,7 @@
 #include <charconv>
 #include <limits>
 
+#include "cuda/block_bitmap_cuda.hpp"
 #include "cuda/ccm.hpp"
 #include "cuda/clcb_cuda.hpp"
 #include "cuda/device.hpp"
@@ -108,6 +109,14 @@ const Engine kEngines[] = {
      .build = build_block_bitmap,
      .open = open_block_bitmap,
      .costs = kBlockBitmapCosts},
+    {.name = "block-bitmap-cuda",
+     .device = "cuda",
+     .is_exact = true,
+     .description = "block-bitmap on a GPU: lines in shared memory, events of a batch pass by",
+     .features = kEverything,
+     .parameters = kBlockBitmapCudaParameters,
+     .unavailable = cuda_unavailable,
+     .build = build_block_bitmap_cuda},
     {.name = "spatial-grid",
      .device = "cpu",
      .is_exact = true,

@@ -14,8 +14,8 @@ if(TAMIS_CUDA STREQUAL "AUTO")
 endif()
 message(STATUS "Tamis: GPU engines ${has_cuda}")
 
-set(host_sources ccm.cpp clcb_cuda.cpp columns.cpp hem_cuda.cpp number_batch.cpp
-                 ranks_on_device.cpp spatial_grid_cuda.cpp tuple_key_cuda.cpp)
+set(host_sources block_bitmap_cuda.cpp ccm.cpp clcb_cuda.cpp columns.cpp hem_cuda.cpp
+                 number_batch.cpp ranks_on_device.cpp spatial_grid_cuda.cpp tuple_key_cuda.cpp)
 list(TRANSFORM host_sources PREPEND cpp/src/cuda/)
 
 if(has_cuda)

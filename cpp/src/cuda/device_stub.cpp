@@ -1,4 +1,5 @@
 // Stands in for the CUDA side in builds without it.
+#include "block_bitmap_cuda.hpp"
 #include "ccm.hpp"
 #include "clcb_cuda.hpp"
 #include "device.hpp"
@@ -10,6 +11,11 @@
 namespace tamis {
 
 std::string cuda_unavailable() { return "this build of Tamis has no CUDA"; }
+
+std::unique_ptr<Index> build_block_bitmap_cuda(std::shared_ptr<const FilterTable>,
+                                               const Parameters&) {
+  throw UnavailableError(cuda_unavailable());
+}
 
 std::unique_ptr<Index> build_ccm(std::shared_ptr<const FilterTable>, const Parameters&) {
   throw UnavailableError(cuda_unavailable());

@@ -1,5 +1,14 @@
 // Kernel launches and constant memory: CUDA's, or those of the shim where no CUDA compiler reads
 // this.
+//
+// Threads of a block that work together do it in phases: an object of trivially copyable members
+// with
+//
+//     std::uint32_t n_phases() const;                      // the same for all threads of a block
+//     void run(std::uint32_t phase, void* shared) const;   // of one thread
+//
+// All threads of a block have run a phase before one runs the next. What a thread keeps from phase
+// to phase lies in the block's shared memory, aligned to 16 bytes.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +36,35 @@ void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32
   if (n_blocks_x == 0 || n_blocks_y == 0) return;
   kernel<<<dim3(n_blocks_x, n_blocks_y), kThreadsPerBlock, 0, static_cast<cudaStream_t>(stream)>>>(
       arguments...);
+  check(cudaGetLastError(), "start a kernel");
+}
+
+template <typename Phases>
+__global__ void __launch_bounds__(kThreadsPerBlock) run_phases(Phases phases) {
+  extern __shared__ uint4 shared_of_block[];
+  const std::uint32_t n_phases = phases.n_phases();
+  for (std::uint32_t phase = 0; phase < n_phases; ++phase) {
+    if (phase > 0) __syncthreads();
+    phases.run(phase, shared_of_block);
+  }
+}
+
+template <typename Phases>
+void launch_phases(const Phases& phases, std::uint32_t n_blocks, std::size_t n_shared_bytes,
+                   void* stream) {
+  if (n_blocks == 0) return;
+  constexpr std::size_t kAlwaysThere = 48 * 1024;
+  if (n_shared_bytes > kAlwaysThere) {
+    check(cudaFuncSetAttribute(run_phases<Phases>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(n_shared_bytes)),
+          "set aside shared memory");
+    // Else the cache may take what further blocks of a multiprocessor need.
+    check(cudaFuncSetAttribute(run_phases<Phases>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          "set aside shared memory");
+  }
+  run_phases<<<n_blocks, kThreadsPerBlock, n_shared_bytes, static_cast<cudaStream_t>(stream)>>>(
+      phases);
   check(cudaGetLastError(), "start a kernel");
 }
 

@@ -10,27 +10,42 @@ using tuple_key::kNoSlot;
 RanksOnDevice::RanksOnDevice(const FilterTable& table, const Ranks& ranks,
                              const tuple_key::RecordEncoder& encoder, Stream stream)
     : flags_(table.n_attributes()) {
-  std::vector<RankedAttribute> attributes(table.n_attributes());
   std::vector<RankedSlot> slots(encoder.defaults.size());
-  std::vector<Integers> integers;
-  std::vector<std::size_t> integers_at(attributes.size());
-  for (AttributeId attribute = 0; attribute < attributes.size(); ++attribute) {
+  for (AttributeId attribute = 0; attribute < flags_.size(); ++attribute) {
     const AttributeSlots& of = encoder.slots[attribute];
     if (of.is_used()) flags_[attribute] |= RankedAttribute::kUsed;
-    if (!ranks.has_integer_cuts(attribute)) flags_[attribute] |= RankedAttribute::kHost;
     const auto set_slot = [&](std::uint32_t slot, std::uint32_t view) {
       if (slot != kNoSlot) slots[slot] = {attribute | view, encoder.defaults[slot]};
     };
     set_slot(of.all, 0);
     set_slot(of.numbers, 0);
     set_slot(of.strings, RankedSlot::kStrings);
+  }
+  for (const tuple_key::FilterTerm& term : encoder.terms().terms) {
+    flags_[term.attribute] |= RankedAttribute::kTerm;
+  }
+  bring_attributes(ranks, stream);
+  slots_ = to_device(std::span<const RankedSlot>(slots), stream);
+}
+
+RanksOnDevice::RanksOnDevice(const Ranks& ranks, const std::vector<bool>& is_used, Stream stream)
+    : flags_(is_used.size()) {
+  for (AttributeId attribute = 0; attribute < flags_.size(); ++attribute) {
+    if (is_used[attribute]) flags_[attribute] |= RankedAttribute::kUsed;
+  }
+  bring_attributes(ranks, stream);
+}
+
+void RanksOnDevice::bring_attributes(const Ranks& ranks, Stream stream) {
+  std::vector<RankedAttribute> attributes(flags_.size());
+  std::vector<Integers> integers;
+  std::vector<std::size_t> integers_at(attributes.size());
+  for (AttributeId attribute = 0; attribute < attributes.size(); ++attribute) {
+    if (!ranks.has_integer_cuts(attribute)) flags_[attribute] |= RankedAttribute::kHost;
     IntegerCuts& cuts = attributes[attribute].cuts;
     cuts = ranks.integer_cuts(attribute);
     integers_at[attribute] = integers.size();
     integers.insert(integers.end(), cuts.integers, cuts.integers + (cuts.n_integers + 63) / 64);
-  }
-  for (const tuple_key::FilterTerm& term : encoder.terms().terms) {
-    flags_[term.attribute] |= RankedAttribute::kTerm;
   }
   integers_ = to_device(std::span<const Integers>(integers), stream);
   for (AttributeId attribute = 0; attribute < attributes.size(); ++attribute) {
@@ -39,7 +54,6 @@ RanksOnDevice::RanksOnDevice(const FilterTable& table, const Ranks& ranks,
     attributes[attribute].hash = tuple_key::presence_hash(attribute);
   }
   attributes_ = to_device(std::span<const RankedAttribute>(attributes), stream);
-  slots_ = to_device(std::span<const RankedSlot>(slots), stream);
 }
 
 std::size_t RanksOnDevice::n_bytes() const {

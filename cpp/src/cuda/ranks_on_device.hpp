@@ -15,6 +15,8 @@ class RanksOnDevice {
  public:
   RanksOnDevice(const FilterTable& table, const Ranks& ranks,
                 const tuple_key::RecordEncoder& encoder, Stream stream);
+  // Without slots. `is_used` [n_attributes]: some filter has it.
+  RanksOnDevice(const Ranks& ranks, const std::vector<bool>& is_used, Stream stream);
 
   const RankedAttribute* attributes() const { return attributes_.data(); }
   const RankedSlot* slots() const { return slots_.data(); }
@@ -29,6 +31,8 @@ class RanksOnDevice {
   std::size_t n_bytes() const;  // on the device, and a few here
 
  private:
+  void bring_attributes(const Ranks& ranks, Stream stream);
+
   std::vector<std::uint32_t> flags_;  // [n_attributes]
   DeviceArray<Integers> integers_;
   DeviceArray<RankedAttribute> attributes_;

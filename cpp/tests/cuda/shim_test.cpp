@@ -20,7 +20,8 @@ struct FreeBytes {
 TEST(shim_device_without_memory_is_an_error_and_loses_nothing) {
   const Equalities workload = equalities(1000, 2, 10, 3, 5, 5);
   const std::size_t n_before = n_bytes_taken();
-  for (const char* engine : {"ccm", "clcb-cuda", "hem-cuda", "tuple-key-cuda"}) {
+  for (const char* engine :
+       {"block-bitmap-cuda", "ccm", "clcb-cuda", "hem-cuda", "tuple-key-cuda"}) {
     {
       const FreeBytes few(10'000);
       CHECK_THROWS(built(engine, workload.table), UnavailableError, "has no room for");
@@ -35,7 +36,8 @@ TEST(shim_device_without_memory_is_an_error_and_loses_nothing) {
 
 TEST(shim_device_that_is_lost_is_an_error_until_it_is_back) {
   const Equalities workload = equalities(1000, 2, 10, 3, 5, 5);
-  for (const char* engine : {"ccm", "clcb-cuda", "hem-cuda", "tuple-key-cuda"}) {
+  for (const char* engine :
+       {"block-bitmap-cuda", "ccm", "clcb-cuda", "hem-cuda", "tuple-key-cuda"}) {
     const std::unique_ptr<Index> index = built(engine, workload.table);
     const std::unique_ptr<Scratch> scratch = index->make_scratch();
     const Answer before = answer_of(*index, 1000, workload.events, *scratch);
@@ -48,7 +50,8 @@ TEST(shim_device_that_is_lost_is_an_error_until_it_is_back) {
 
 // The index is not built, and the matcher goes on without.
 TEST(shim_device_without_memory_leaves_a_matcher_that_answers) {
-  for (const char* engine : {"ccm", "clcb-cuda", "hem-cuda", "tuple-key-cuda"}) {
+  for (const char* engine :
+       {"block-bitmap-cuda", "ccm", "clcb-cuda", "hem-cuda", "tuple-key-cuda"}) {
     MatcherOptions options;
     options.engine = engine;
     std::optional<FreeBytes> few(std::in_place, 1000);

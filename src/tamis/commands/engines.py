@@ -37,7 +37,7 @@ def _run(args: argparse.Namespace) -> int:
     for engine in engines():
         state = "available" if engine.available else f"unavailable: {engine.unavailable}"
         kind = "exact" if engine.exact else "approximate"
-        print(f"{engine.name:14} {engine.device:5} {kind:12} {engine.description} ({state})")
+        print(f"{engine.name:17} {engine.device:5} {kind:12} {engine.description} ({state})")
         for parameter in engine.parameters:
             print(
                 f"    {parameter.name} = {parameter.preset:g} "

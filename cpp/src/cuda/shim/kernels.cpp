@@ -1,4 +1,5 @@
 // All kernels, for the CPU.
+#include "cuda/block_bitmap_kernels.hpp"
 #include "cuda/ccm_kernels.hpp"
 #include "cuda/clcb_kernels.hpp"
 #include "cuda/hem_kernels.hpp"

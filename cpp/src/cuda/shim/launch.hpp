@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "cuda/input.hpp"
 
@@ -47,6 +48,28 @@ void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32
       for (std::uint32_t thread = 0; thread < kThreadsPerBlock; ++thread) {
         threadIdx = {thread, 0};
         kernel(arguments...);
+      }
+    }
+  }
+}
+
+// The threads of a block run a phase one after another, then the next.
+template <typename Phases>
+void launch_phases(const Phases& phases, std::uint32_t n_blocks, std::size_t n_shared_bytes,
+                   void*) {
+  struct alignas(16) Unit {
+    std::byte bytes[16];
+  };
+  std::vector<Unit> shared((n_shared_bytes + sizeof(Unit) - 1) / sizeof(Unit));
+  blockDim = {kThreadsPerBlock, 1};
+  gridDim = {n_blocks, 1};
+  for (std::uint32_t block = 0; block < n_blocks; ++block) {
+    blockIdx = {block, 0};
+    std::memset(static_cast<void*>(shared.data()), 0xA5, shared.size() * sizeof(Unit));
+    for (std::uint32_t phase = 0; phase < phases.n_phases(); ++phase) {
+      for (std::uint32_t thread = 0; thread < kThreadsPerBlock; ++thread) {
+        threadIdx = {thread, 0};
+        phases.run(phase, shared.data());
       }
     }
   }

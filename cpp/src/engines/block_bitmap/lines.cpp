@@ -36,8 +36,8 @@
 namespace tamis::block_bitmap {
 namespace {
 
-constexpr std::size_t kCells = kLineCells + 1;
-constexpr std::size_t kRows = kSummaryCells + 1;
+constexpr std::size_t kCells = LinesView::kCells;
+constexpr std::size_t kRows = LinesView::kRows;
 // Of the filters of a block, one in so many must constrain an attribute for it to have lines there:
 // lines of an attribute take 4 bytes a filter.
 constexpr std::size_t kRareShare = 16;
@@ -57,21 +57,6 @@ constexpr std::size_t kFiltersPerTarget = 64;
 
 // Lanes of a record beyond these in a block of short ones would make all others long.
 constexpr std::size_t kSpareLanes = 4;
-
-struct alignas(64) RecordLine {
-  std::uint32_t words[16] = {};
-};
-inline constexpr std::size_t kPlaceWords = 4;  // records begin at multiples of these
-inline constexpr std::uint64_t kNeedsTable = std::uint64_t{1} << 48;  // of a record's head
-
-struct BlockRecords {
-  std::uint32_t first = 0;   // in lines
-  std::uint32_t stride = 0;  // in units of kPlaceWords
-  std::uint32_t place_of(std::size_t filter) const {
-    return static_cast<std::uint32_t>(first * (std::size(RecordLine{}.words) / kPlaceWords) +
-                                      filter * stride);
-  }
-};
 
 class LinesScratch final : public Scratch {
  public:
@@ -125,6 +110,13 @@ class LinesIndex final : public Index {
   void open(const SectionReader& sections);
   void save(SectionWriter& sections) const override;
   std::size_t n_bytes() const override;
+  LinesView view() const {
+    return {ranks_,          scales_,
+            tuples_.span(),  summaries_.span(),
+            columns_.span(), n_filters_of_.span(),
+            lines_.span(),   block_records_.span(),
+            records_.span()};
+  }
   std::unique_ptr<Scratch> make_scratch() const override {
     return std::make_unique<LinesScratch>();
   }
@@ -132,22 +124,14 @@ class LinesIndex final : public Index {
              Collector& out) const override;
 
  private:
-  struct Scale {
-    std::uint64_t factor = 0;
-    std::uint32_t absent = 0;
-  };
   struct Tally {
     std::uint64_t lines = 0, words = 0, blocks = 0, filters = 0, candidates = 0;
   };
 
-  // Cells of ranks, in order; "absent" has the last one to itself.
-  std::size_t row_of(AttributeId attribute, std::uint32_t rank) const {
-    const Scale& scale = scales_[attribute];
-    return rank == scale.absent ? kSummaryCells : (rank * scale.factor) >> 32;
+  std::uint32_t row_of(AttributeId attribute, std::uint32_t rank) const {
+    return scales_[attribute].row_of(rank);
   }
-  static std::size_t cell_of(std::size_t row) { return row / 4; }
-  // Of a row: a bit for each word of the lines of its blocks.
-  static std::size_t words_of(const Tuple& tuple) { return (tuple.n_blocks + 7) / 8; }
+  static std::size_t words_of(const Tuple& tuple) { return LinesView::words_of(tuple); }
 
   template <typename Visit, typename Of>
   static void for_each_column(Visit visit, Of& index) {
@@ -456,7 +440,7 @@ void LinesIndex::load(const EventBatch& events, std::size_t begin, std::size_t e
   }
   scratch.events.load(
       ranks_, n_attributes, events, begin, end, [&](std::size_t place, std::uint32_t rank) {
-        const std::size_t row = row_of(static_cast<AttributeId>(place % n_attributes), rank);
+        const std::uint32_t row = row_of(static_cast<AttributeId>(place % n_attributes), rank);
         scratch.rows[place] = static_cast<std::uint8_t>(row);
         scratch.cells[place] = static_cast<std::uint8_t>(cell_of(row));
       });
@@ -741,5 +725,7 @@ std::unique_ptr<Index> open_lines(std::shared_ptr<const FilterTable> table, Rank
   index->open(sections);
   return index;
 }
+
+LinesView view_of(const Index& lines) { return static_cast<const LinesIndex&>(lines).view(); }
 
 }  // namespace tamis::block_bitmap
