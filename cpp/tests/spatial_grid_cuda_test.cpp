@@ -97,7 +97,7 @@ TEST(spatial_grid_cuda_moves_all_places_at_once) {
     packed.stride = kStride;
     packed.flat_positions = positions.data();
     packed.n_events = kStride;
-    cuda::GridBuffers buffers(4096, 512, 1 << 18);
+    cuda::GridBuffers buffers(1 << 15, 512, 1 << 18);
     cuda::FoundPairs found(512, 1 << 18);
     buffers.begin(stream);
     buffers.match(grid, packed, stream);
@@ -133,7 +133,7 @@ TEST(spatial_grid_cuda_moves_all_places_at_once) {
 // A place that everybody is in: tasks and candidates overflow, and nothing is lost.
 TEST(spatial_grid_cuda_loses_nothing_that_does_not_fit) {
   std::vector<std::string> predicates;
-  for (int filter = 0; filter < 20000; ++filter) {
+  for (int filter = 0; filter < 6000; ++filter) {
     predicates.push_back(near(0, 0, 10) + " AND a0 != " + std::to_string(filter % 7));
   }
   const auto table = table_of(Space::plane, predicates, 1);

@@ -153,19 +153,15 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   homes_ = to_device(std::span<const GridHome>(homes), stream_);
   records_ = to_device(std::span<const std::uint64_t>(records), stream_);
   buckets_ = DeviceArray<GridBucket>(n_buckets);
-  xy_ = DeviceArray<std::uint32_t>(most_entries);
-  if (!is_flat) z_ = DeviceArray<std::uint32_t>(most_entries);
-  residents_ = DeviceArray<GridResident>(most_entries);
-  entries_ = DeviceArray<GridEntry>(places.size());
+  entries_ = DeviceArray<GridEntry>(most_entries);
+  tickets_ = DeviceArray<GridTicket>(places.size());
   n_entries_ = DeviceArray<std::uint64_t>(1);
   view_.attributes = ranks_->attributes();
   view_.slots = ranks_->slots();
   view_.levels = levels_.data();
   view_.terms = terms_.data();
   view_.buckets = buckets_.data();
-  view_.xy = xy_.data();
-  view_.z = z_.data();
-  view_.residents = residents_.data();
+  view_.entries = entries_.data();
   view_.places = places_.data();
   view_.place_z = place_z_.data();
   view_.homes = homes_.data();
@@ -190,13 +186,14 @@ void GridOnDevice::move(const GridMoves& moves, Stream stream) {
 
 void GridOnDevice::index_again(Stream stream) {
   clear_buckets(stream);
-  launch_grid_count(view_, 0, view_.n_places, nullptr, entries_.data(), stream);
-  launch_grid_place(view_, entries_.data(), n_entries_.data(), stream);
+  launch_grid_count(view_, 0, view_.n_places, nullptr, tickets_.data(), stream);
+  launch_grid_place(view_, tickets_.data(), n_entries_.data(), stream);
 }
 
 // In parts, each counted while the next is on its way.
 void GridOnDevice::move_all(const float* positions, Stream stream) {
-  if (view_.z != nullptr) throw ArgumentError("two floats say where a place is in the plane only");
+  if (view_.place_z != nullptr)
+    throw ArgumentError("two floats say where a place is in the plane only");
   if (positions_.size() == 0) positions_ = DeviceArray<float>(2 * n_places());
   record(begin_, stream);
   wait_for(begin_, stream_);
@@ -209,16 +206,16 @@ void GridOnDevice::move_all(const float* positions, Stream stream) {
     record(marks_[part], stream_);
     wait_for(marks_[part], stream);
     launch_grid_count(view_, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(n),
-                      positions_.data(), entries_.data(), stream);
+                      positions_.data(), tickets_.data(), stream);
   }
-  launch_grid_place(view_, entries_.data(), n_entries_.data(), stream);
+  launch_grid_place(view_, tickets_.data(), n_entries_.data(), stream);
 }
 
 std::size_t GridOnDevice::n_bytes() const {
   return sizeof(*this) + ranks_->n_bytes() + movable_of_.capacity() * sizeof movable_of_[0] +
-         levels_.n_bytes() + terms_.n_bytes() + buckets_.n_bytes() + xy_.n_bytes() + z_.n_bytes() +
-         residents_.n_bytes() + places_.n_bytes() + place_z_.n_bytes() + homes_.n_bytes() +
-         records_.n_bytes() + entries_.n_bytes() + positions_.n_bytes();
+         levels_.n_bytes() + terms_.n_bytes() + buckets_.n_bytes() + places_.n_bytes() +
+         place_z_.n_bytes() + homes_.n_bytes() + records_.n_bytes() + entries_.n_bytes() +
+         tickets_.n_bytes() + positions_.n_bytes();
 }
 
 GridBuffers::GridBuffers(std::size_t most_events, std::size_t most_events_in_all,
@@ -227,7 +224,7 @@ GridBuffers::GridBuffers(std::size_t most_events, std::size_t most_events_in_all
       events_(kGridEventBytes * most_events),
       tasks_(kTasks * most_events),
       candidates_(kCandidates * most_events),
-      counts_(kMostLaunches),
+      counts_(kMostLaunches * kGridSegments),
       pairs_(most_events_in_all, most_pairs) {}
 
 void GridBuffers::begin(Stream stream) {
@@ -241,9 +238,12 @@ void GridBuffers::match(const GridOnDevice& index, const NumberEvents& events, S
     throw ArgumentError("a launch must have at most " + std::to_string(most_events_) +
                         " events, and there are at most " + std::to_string(kMostLaunches));
   }
-  const GridWork work{events_.data(),     tasks_.data(),
-                      candidates_.data(), counts_.data() + n_launches_++,
-                      tasks_.size(),      candidates_.size()};
+  const GridWork work{events_.data(),
+                      tasks_.data(),
+                      candidates_.data(),
+                      counts_.data() + kGridSegments * n_launches_++,
+                      tasks_.size() / kGridSegments,
+                      candidates_.size() / kGridSegments};
   launch_grid_match(index.view(), events, work, pairs_.results(), stream);
 }
 

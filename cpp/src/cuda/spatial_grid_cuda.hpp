@@ -59,13 +59,12 @@ class GridOnDevice {
   DeviceArray<GridLevel> levels_;
   DeviceArray<std::uint8_t> terms_;
   DeviceArray<GridBucket> buckets_;
-  DeviceArray<std::uint32_t> xy_, z_;
-  DeviceArray<GridResident> residents_;
+  DeviceArray<GridEntry> entries_;
   DeviceArray<GridPlace> places_;
   DeviceArray<double> place_z_;
   DeviceArray<GridHome> homes_;
   DeviceArray<std::uint64_t> records_;
-  DeviceArray<GridEntry> entries_;
+  DeviceArray<GridTicket> tickets_;
   DeviceArray<float> positions_;  // on their way, once all have moved
   DeviceArray<std::uint64_t> n_entries_;
   GridView view_{};
@@ -91,7 +90,7 @@ class GridBuffers {
   DeviceArray<std::byte> events_;
   DeviceArray<GridTask> tasks_;
   DeviceArray<GridCandidate> candidates_;
-  DeviceArray<GridCounts> counts_;  // of each launch
+  DeviceArray<GridCounts> counts_;  // [kMostLaunches][kGridSegments]
   PairBuffers pairs_;
 };
 

@@ -130,6 +130,8 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
   reinterpret_cast<GridEventData<kFlat, kMost>*>(work.events)[each] = data;
 
   constexpr std::uint32_t kMostEntries = GridTask::kMostEntries;
+  const std::uint32_t segment = blockIdx.x % kGridSegments;
+  GridTask* const tasks = work.tasks + segment * work.most_tasks;
   for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
     const GridLevel of = grid.levels[at];
     if (of.has_cells != 0 && !placed.has_position) continue;
@@ -147,10 +149,10 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
       TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
         n_tasks += (buckets[term].size + kMostEntries - 1) / kMostEntries;
       }
-      std::uint64_t task = reserve(&work.counts->n_tasks, n_tasks);
+      std::uint64_t task = reserve(&work.counts[segment].n_tasks, n_tasks);
       if (task + n_tasks > work.most_tasks) {
         reserve(&results.counts->n_lost, 1);
-        for (; task < work.most_tasks; ++task) work.tasks[task].size = 0;
+        for (; task < work.most_tasks; ++task) tasks[task].size = 0;
         return;
       }
       GridTask made{each, 0, 0, 0x7FFFFFFF, 0, 0, ~names};
@@ -164,7 +166,7 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
         made.start = buckets[term].start;
         for (std::uint32_t rest = buckets[term].size; rest > 0; rest -= made.size) {
           made.size = rest < kMostEntries ? rest : kMostEntries;
-          work.tasks[task++] = made;
+          tasks[task++] = made;
           made.start += made.size;
         }
       }
@@ -172,50 +174,42 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
   }
 }
 
-struct alignas(16) GridFour {
-  std::uint32_t items[kGridStep];
-};
-
-// Four threads share a task: each tests four places.
+// Two threads share a task: each tests four places.
 template <bool kFlat>
 __global__ void grid_scan(GridView grid, GridWork work, DeviceResults results) {
   constexpr std::uint32_t kThreads = GridTask::kMostEntries / kGridStep;
-  const std::uint64_t n_tasks =
-      work.counts->n_tasks < work.most_tasks ? work.counts->n_tasks : work.most_tasks;
+  const std::uint32_t segment = blockIdx.y;
+  const GridTask* const tasks = work.tasks + segment * work.most_tasks;
+  GridCandidate* const candidates = work.candidates + segment * work.most_candidates;
+  GridCounts& counts = work.counts[segment];
+  const std::uint64_t n_tasks = counts.n_tasks < work.most_tasks ? counts.n_tasks : work.most_tasks;
   const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
   const std::uint32_t first = thread % kThreads * kGridStep;
   const auto x_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy & 0xFFFF); };
   const auto y_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy >> 16); };
   for (std::uint64_t at = thread / kThreads; at < n_tasks;
        at += gridDim.x * blockDim.x / kThreads) {
-    const GridTask task = work.tasks[at];
-    if (first >= task.size) continue;
+    const GridTask task = tasks[at];
     const std::int32_t x = x_of(task.xy), y = y_of(task.xy), z = x_of(task.z);
-    const std::uint32_t begin = task.start + first;
-    const GridFour four = *reinterpret_cast<const GridFour*>(grid.xy + begin);
-    GridFour depths{};
-    if (!kFlat) depths = *reinterpret_cast<const GridFour*>(grid.z + begin);
+    GridEntry entries[kGridStep];  // all on their way at once
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
+      entries[each] = {0, 0, 0, ~std::uint32_t{0}};
+      if (first + each < task.size) entries[each] = grid.entries[task.start + first + each];
+    }
     std::uint32_t near = 0;
     TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
-      const std::int32_t dx = x_of(four.items[each]) - x, dy = y_of(four.items[each]) - y;
-      const std::int32_t dz = kFlat ? 0 : x_of(depths.items[each]) - z;
-      const bool is_near = first + each < task.size && dx * dx + dy * dy + dz * dz <= task.limit;
+      const GridEntry& entry = entries[each];
+      const std::int32_t dx = x_of(entry.xy) - x, dy = y_of(entry.xy) - y;
+      const std::int32_t dz = kFlat ? 0 : x_of(entry.z) - z;
+      const bool is_near = first + each < task.size && (entry.bloom & task.missing) == 0 &&
+                           dx * dx + dy * dy + dz * dz <= task.limit;
       near |= static_cast<std::uint32_t>(is_near) << each;
     }
-    if (near == 0) continue;
-    GridResident found[kGridStep] = {};
-    TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
-      if ((near >> each & 1) == 0) continue;
-      found[each] = grid.residents[begin + each];
-    }
-    TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
-      if ((found[each].bloom & task.missing) != 0) near &= ~(std::uint32_t{1} << each);
-    }
-    std::uint64_t to = reserve(&work.counts->n_candidates, count_bits(near));
+    std::uint64_t to = reserve(&counts.n_candidates, count_bits(near));
     TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
       if ((near >> each & 1) == 0) continue;
       if (to < work.most_candidates) {
-        work.candidates[to++] = {task.event, found[each].place};
+        candidates[to++] = {task.event, entries[each].place};
       } else {
         reserve(&results.counts->n_lost, 1);
       }
@@ -226,13 +220,14 @@ __global__ void grid_scan(GridView grid, GridWork work, DeviceResults results) {
 template <bool kFlat, typename Lane, std::uint32_t kMost>
 __global__ void grid_test(GridView grid, std::uint32_t first_event, GridWork work,
                           DeviceResults results) {
-  const std::uint64_t n_candidates = work.counts->n_candidates < work.most_candidates
-                                         ? work.counts->n_candidates
-                                         : work.most_candidates;
+  const std::uint64_t n_found = work.counts[blockIdx.y].n_candidates;
+  const std::uint64_t n_candidates =
+      n_found < work.most_candidates ? n_found : work.most_candidates;
+  const GridCandidate* const candidates = work.candidates + blockIdx.y * work.most_candidates;
   PairOutput output;
   for (std::uint64_t at = blockIdx.x * blockDim.x + threadIdx.x; at < n_candidates;
        at += gridDim.x * blockDim.x) {
-    const GridCandidate candidate = work.candidates[at];
+    const GridCandidate candidate = candidates[at];
     const GridPlace place = grid.places[candidate.place];
     const GridEventData<kFlat, kMost>& event =
         reinterpret_cast<const GridEventData<kFlat, kMost>*>(work.events)[candidate.event];
@@ -266,13 +261,13 @@ __global__ void grid_move(GridView grid, GridMoves moves) {
 
 template <bool kFlat>
 __global__ void grid_count(GridView grid, std::uint32_t first, std::uint32_t n_places,
-                           const float* positions, GridEntry* entries) {
+                           const float* positions, GridTicket* tickets) {
   const std::uint32_t at_place = blockIdx.x * blockDim.x + threadIdx.x;
   if (at_place >= n_places) return;
   const std::uint32_t idx = first + at_place;
   const GridHome home = grid.homes[idx];
   const GridLevel& of = grid.levels[home.level()];
-  GridEntry entry{of.first_bucket + home.term(), 0, 0, 0};
+  GridTicket ticket{of.first_bucket + home.term(), 0, 0, 0};
   if (of.has_cells != 0) {
     Point centre;
     if (kFlat && positions != nullptr) {
@@ -288,12 +283,12 @@ __global__ void grid_count(GridView grid, std::uint32_t first, std::uint32_t n_p
     const auto on_lattice = [&](double at, std::int32_t of_cell) {
       return Level::within(level.lattice_of(at, of_cell));
     };
-    entry.bucket = of.bucket_of(cell, home.term());
-    entry.xy = Level::pack(on_lattice(centre.x, cell.x), on_lattice(centre.y, cell.y));
-    if (!kFlat) entry.z = Level::pack(on_lattice(centre.z, cell.z), 0);
+    ticket.bucket = of.bucket_of(cell, home.term());
+    ticket.xy = Level::pack(on_lattice(centre.x, cell.x), on_lattice(centre.y, cell.y));
+    if (!kFlat) ticket.z = Level::pack(on_lattice(centre.z, cell.z), 0);
   }
-  entry.ticket = atomicAdd(&grid.buckets[entry.bucket].size, 1u);
-  entries[idx] = entry;
+  ticket.number = atomicAdd(&grid.buckets[ticket.bucket].size, 1u);
+  tickets[idx] = ticket;
 }
 
 __global__ void grid_allot(GridView grid, std::uint64_t* n_entries) {
@@ -316,15 +311,12 @@ __global__ void grid_allot(GridView grid, std::uint64_t* n_entries) {
   }
 }
 
-template <bool kFlat>
-__global__ void grid_scatter(GridView grid, const GridEntry* entries) {
+__global__ void grid_scatter(GridView grid, const GridTicket* tickets) {
   const std::uint32_t idx = blockIdx.x * blockDim.x + threadIdx.x;
   if (idx >= grid.n_places) return;
-  const GridEntry entry = entries[idx];
-  const std::uint32_t to = grid.buckets[entry.bucket].start + entry.ticket;
-  grid.xy[to] = entry.xy;
-  if (!kFlat) grid.z[to] = entry.z;
-  grid.residents[to] = {idx, grid.homes[idx].bloom};
+  const GridTicket ticket = tickets[idx];
+  grid.entries[grid.buckets[ticket.bucket].start + ticket.number] = {ticket.xy, ticket.z, idx,
+                                                                     grid.homes[idx].bloom};
 }
 
 template <bool kFlat, bool kPacked, std::uint32_t kMost>
@@ -333,15 +325,14 @@ void launch_grid_match(const GridView& grid, const NumberEvents& events, const G
   launch(grid_probe<kFlat, kPacked, kMost>, blocks_for(events.n_events), 1, stream, grid, events,
          work, results);
   // Tasks are some for each event; what is more, threads take in turn.
-  constexpr std::uint32_t kMostBlocks = 1 << 14;
-  const auto blocks = [&](std::size_t n_threads) {
-    const std::uint32_t n_blocks = blocks_for(n_threads * events.n_events);
-    return n_blocks < kMostBlocks ? n_blocks : kMostBlocks;
+  const auto blocks = [&](std::size_t n_threads, std::uint32_t most) {
+    const std::uint32_t n_blocks = blocks_for(n_threads * events.n_events / kGridSegments + 1);
+    return n_blocks < most ? n_blocks : most;
   };
-  launch(grid_scan<kFlat>, blocks(48), 1, stream, grid, work, results);
+  launch(grid_scan<kFlat>, blocks(32, 1024), kGridSegments, stream, grid, work, results);
   const auto test = [&]<typename Lane>(Lane) {
-    launch(grid_test<kFlat, Lane, kMost>, blocks(4), 1, stream, grid, events.first_event, work,
-           results);
+    launch(grid_test<kFlat, Lane, kMost>, blocks(4, 128), kGridSegments, stream, grid,
+           events.first_event, work, results);
   };
   if (grid.lane_bytes == 1) return test(std::uint8_t{});
   if (grid.lane_bytes == 2) return test(std::uint16_t{});
@@ -351,7 +342,7 @@ void launch_grid_match(const GridView& grid, const NumberEvents& events, const G
 void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
                        const DeviceResults& results, void* stream) {
   constexpr std::uint32_t kFew = 5, kMany = kGridMostAttributes;
-  const bool is_flat = grid.z == nullptr;
+  const bool is_flat = grid.place_z == nullptr;
   if (events.cells == nullptr) {
     return is_flat ? launch_grid_match<true, false, kMany>(grid, events, work, results, stream)
                    : launch_grid_match<false, false, kMany>(grid, events, work, results, stream);
@@ -368,16 +359,15 @@ void launch_grid_move(const GridView& grid, const GridMoves& moves, void* stream
 }
 
 void launch_grid_count(const GridView& grid, std::uint32_t first, std::uint32_t n_places,
-                       const float* positions, GridEntry* entries, void* stream) {
-  launch(grid.z == nullptr ? grid_count<true> : grid_count<false>, blocks_for(n_places), 1, stream,
-         grid, first, n_places, positions, entries);
+                       const float* positions, GridTicket* tickets, void* stream) {
+  launch(grid.place_z == nullptr ? grid_count<true> : grid_count<false>, blocks_for(n_places), 1,
+         stream, grid, first, n_places, positions, tickets);
 }
 
-void launch_grid_place(const GridView& grid, const GridEntry* entries, std::uint64_t* n_entries,
+void launch_grid_place(const GridView& grid, const GridTicket* tickets, std::uint64_t* n_entries,
                        void* stream) {
   launch(grid_allot, blocks_for((grid.n_buckets + 7) / 8), 1, stream, grid, n_entries);
-  launch(grid.z == nullptr ? grid_scatter<true> : grid_scatter<false>, blocks_for(grid.n_places), 1,
-         stream, grid, entries);
+  launch(grid_scatter, blocks_for(grid.n_places), 1, stream, grid, tickets);
 }
 
 }  // namespace tamis::cuda

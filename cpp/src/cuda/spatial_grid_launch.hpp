@@ -65,12 +65,13 @@ struct GridHome {  // of a place: what does not move
   TAMIS_HOST_DEVICE std::uint32_t level() const { return level_and_term / kGridTerms; }
   TAMIS_HOST_DEVICE std::uint32_t term() const { return level_and_term % kGridTerms; }
 };
-struct GridResident {  // of a bucket
-  std::uint32_t place, bloom;
+// A place in its bucket: where it is on the lattice of its cell, and the names of its filter.
+struct alignas(16) GridEntry {
+  std::uint32_t xy, z, place, bloom;
 };
-// Where a place stands: from counting to scattering.
-struct GridEntry {
-  std::uint32_t bucket, ticket, xy, z;
+// Where a place will stand: from counting to scattering.
+struct GridTicket {
+  std::uint32_t bucket, number, xy, z;
 };
 
 struct GridView {  // on the device
@@ -79,9 +80,7 @@ struct GridView {  // on the device
   const GridLevel* levels;    // [n_levels] the last one has no cells
   const std::uint8_t* terms;  // [n_levels][n_attributes] is the name in keys of this level?
   GridBucket* buckets;        // [n_buckets]
-  std::uint32_t* xy;          // [most_entries] lattice places, by bucket
-  std::uint32_t* z;           // the same on earth, else null
-  GridResident* residents;    // [most_entries]
+  GridEntry* entries;         // [most_entries] by bucket
   GridPlace* places;          // [n_places]
   double* place_z;            // [n_places] on earth, else null
   const GridHome* homes;      // [n_places]
@@ -91,7 +90,7 @@ struct GridView {  // on the device
 
 // One bucket, or a piece of a large one, for one event. A sector of memory.
 struct alignas(32) GridTask {
-  static constexpr std::uint32_t kMostEntries = 16;
+  static constexpr std::uint32_t kMostEntries = 2 * kGridStep;
   std::uint32_t event, start, size;
   std::int32_t limit;
   std::uint32_t xy, z;    // of the event on the lattice of the bucket's cell
@@ -100,16 +99,19 @@ struct alignas(32) GridTask {
 struct GridCandidate {
   std::uint32_t event, place;
 };
-struct GridCounts {
+// Tasks and candidates are in segments, each with its counter: thousands of warps that add to one
+// number wait for one another.
+inline constexpr std::uint32_t kGridSegments = 16;
+struct alignas(32) GridCounts {
   std::uint64_t n_tasks, n_candidates;
 };
 
 // From kernel to kernel.
 struct GridWork {
   std::byte* events;          // [most_events] of GridEventData
-  GridTask* tasks;            // [most_tasks]
-  GridCandidate* candidates;  // [most_candidates]
-  GridCounts* counts;         // in: 0
+  GridTask* tasks;            // [kGridSegments][most_tasks]
+  GridCandidate* candidates;  // [kGridSegments][most_candidates]
+  GridCounts* counts;         // [kGridSegments] in: 0
   std::uint64_t most_tasks, most_candidates;
 };
 
@@ -135,11 +137,11 @@ struct GridMoves {
 void launch_grid_move(const GridView& grid, const GridMoves& moves, void* stream);
 
 // All places into buckets, which must be clear: each part of them counted, then all of them placed.
-// `positions` [n_places][2]: new centres in the plane, or null. `entries` [n_places]; `n_entries`:
+// `positions` [n_places][2]: new centres in the plane, or null. `tickets` [n_places]; `n_entries`:
 // in: 0.
 void launch_grid_count(const GridView& grid, std::uint32_t first, std::uint32_t n_places,
-                       const float* positions, GridEntry* entries, void* stream);
-void launch_grid_place(const GridView& grid, const GridEntry* entries, std::uint64_t* n_entries,
+                       const float* positions, GridTicket* tickets, void* stream);
+void launch_grid_place(const GridView& grid, const GridTicket* tickets, std::uint64_t* n_entries,
                        void* stream);
 
 }  // namespace tamis::cuda
