@@ -560,8 +560,8 @@ class GridRun {
 
  private:
   static constexpr std::size_t kMostPairs = std::size_t{1} << 26;
-  static constexpr std::size_t kLeastPart = std::size_t{1} << 17;
-  static constexpr std::size_t kMostPart = std::size_t{1} << 19;
+  static constexpr std::size_t kLeastPart = std::size_t{1} << 16;
+  static constexpr std::size_t kMostPart = std::size_t{1} << 17;
 
   void match(const std::uint32_t* cells, const float* positions, std::size_t n_events,
              std::size_t n_part, bool copies) {

@@ -6,7 +6,7 @@
 
 namespace tamis::cuda {
 
-struct MatchPair {
+struct alignas(8) MatchPair {
   static constexpr std::uint32_t kVerify = std::uint32_t{1} << 31;
   std::uint32_t event;  // with kVerify: the filter table decides
   std::uint32_t filter;

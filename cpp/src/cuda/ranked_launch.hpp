@@ -22,14 +22,14 @@ struct RankedAttribute {
 
 // A slot of ranks that lanes read: the rank of a number that the event has there, kNoRank if the
 // slot is for strings, or else the preset.
-struct RankedSlot {
+struct alignas(8) RankedSlot {
   static constexpr std::uint32_t kStrings = std::uint32_t{1} << 31;
   std::uint32_t attribute = 0;  // with kStrings
   std::uint32_t preset = 0;
 };
 
 // An attribute of an event and the rank of its value.
-struct RankedValue {
+struct alignas(8) RankedValue {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t attribute, rank;
 };

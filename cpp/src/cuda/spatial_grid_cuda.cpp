@@ -118,9 +118,9 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
     homes.push_back({from.level * kGridTerms + term, bloom});
     if (term == 0) has_any[from.level] = true;
   }
-  if (records.size() >= std::uint64_t{1} << 32 || places.size() >= std::uint64_t{1} << 30) {
+  if (records.size() >= std::uint64_t{1} << 32 || places.size() >= std::uint64_t{1} << 28) {
     throw ArgumentError(
-        "a segment of engine spatial-grid-cuda must not exceed 32 GiB of records or 2^30 filters");
+        "a segment of engine spatial-grid-cuda must not exceed 32 GiB of records or 2^28 filters");
   }
   for (std::size_t slot = 0; slot < movable_of_.size(); ++slot) {
     if (must_stay[slot]) movable_of_[slot] = {};
@@ -143,6 +143,9 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
       level.term_factor = 1;
     }
     n_buckets += std::size_t{level.mask} + 1;
+  }
+  if (levels.size() >= GridTask::kNoLattice) {
+    throw ArgumentError("areas of engine spatial-grid-cuda have too many sizes");
   }
   const std::size_t most_entries =
       places.size() + (kGridStep - 1) * std::min(places.size(), n_buckets) + kGridStep;
@@ -222,6 +225,7 @@ GridBuffers::GridBuffers(std::size_t most_events, std::size_t most_events_in_all
                          std::size_t most_pairs)
     : most_events_(most_events),
       events_(kGridEventBytes * most_events),
+      missing_(most_events),
       tasks_(kTasks * most_events),
       candidates_(kCandidates * most_events),
       counts_(kMostLaunches * kGridSegments),
@@ -239,6 +243,7 @@ void GridBuffers::match(const GridOnDevice& index, const NumberEvents& events, S
                         " events, and there are at most " + std::to_string(kMostLaunches));
   }
   const GridWork work{events_.data(),
+                      missing_.data(),
                       tasks_.data(),
                       candidates_.data(),
                       counts_.data() + kGridSegments * n_launches_++,

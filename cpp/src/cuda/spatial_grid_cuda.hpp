@@ -75,7 +75,7 @@ class GridBuffers {
  public:
   static constexpr std::size_t kMostLaunches = PairBuffers::kMostBrought;  // after each begin()
   // For each event of a launch, on average.
-  static constexpr std::size_t kTasks = 24, kCandidates = 64;
+  static constexpr std::size_t kTasks = 48, kCandidates = 64;
 
   // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
   GridBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);
@@ -88,6 +88,7 @@ class GridBuffers {
  private:
   std::size_t most_events_, n_launches_ = 0;
   DeviceArray<std::byte> events_;
+  DeviceArray<std::uint32_t> missing_;
   DeviceArray<GridTask> tasks_;
   DeviceArray<GridCandidate> candidates_;
   DeviceArray<GridCounts> counts_;  // [kMostLaunches][kGridSegments]

@@ -128,6 +128,7 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
   data.point[1] = placed.point.y;
   if constexpr (!kFlat) data.point[2] = placed.point.z;
   reinterpret_cast<GridEventData<kFlat, kMost>*>(work.events)[each] = data;
+  work.missing[each] = ~names;
 
   constexpr std::uint32_t kMostEntries = GridTask::kMostEntries;
   const std::uint32_t segment = blockIdx.x % kGridSegments;
@@ -152,22 +153,24 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
       std::uint64_t task = reserve(&work.counts[segment].n_tasks, n_tasks);
       if (task + n_tasks > work.most_tasks) {
         reserve(&results.counts->n_lost, 1);
-        for (; task < work.most_tasks; ++task) tasks[task].size = 0;
+        for (; task < work.most_tasks; ++task) tasks[task].event = GridTask::kNoEvent;
         return;
       }
-      GridTask made{each, 0, 0, 0x7FFFFFFF, 0, 0, ~names};
-      if (of.has_cells != 0) {
-        if (!cell.is_last()) made.limit = level.limit;
+      GridTask made{each, 0, 0, GridTask::kNoLattice << 16};
+      if (of.has_cells != 0 && !cell.is_last()) {
         made.xy = Level::pack(level.lattice_of(placed.point.x, cell.x),
                               level.lattice_of(placed.point.y, cell.y));
-        if (!kFlat) made.z = Level::pack(level.lattice_of(placed.point.z, cell.z), 0);
+        const std::int32_t z = kFlat ? 0 : level.lattice_of(placed.point.z, cell.z);
+        made.z_and_level = Level::pack(z, static_cast<std::int32_t>(at));
       }
       TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
-        made.start = buckets[term].start;
-        for (std::uint32_t rest = buckets[term].size; rest > 0; rest -= made.size) {
-          made.size = rest < kMostEntries ? rest : kMostEntries;
+        std::uint32_t start = buckets[term].start / kGridStep;
+        for (std::uint32_t rest = buckets[term].size; rest > 0;) {
+          const std::uint32_t size = rest < kMostEntries ? rest : kMostEntries;
+          made.entries = start * kMostEntries + size - 1;
           tasks[task++] = made;
-          made.start += made.size;
+          start += kMostEntries / kGridStep;
+          rest -= size;
         }
       }
     });
@@ -190,19 +193,27 @@ __global__ void grid_scan(GridView grid, GridWork work, DeviceResults results) {
   for (std::uint64_t at = thread / kThreads; at < n_tasks;
        at += gridDim.x * blockDim.x / kThreads) {
     const GridTask task = tasks[at];
-    const std::int32_t x = x_of(task.xy), y = y_of(task.xy), z = x_of(task.z);
+    if (task.event == GridTask::kNoEvent) continue;
+    const std::uint32_t size = task.entries % GridTask::kMostEntries + 1;
+    const GridEntry* const begin =
+        grid.entries + task.entries / GridTask::kMostEntries * kGridStep + first;
+    const std::uint32_t missing = work.missing[task.event];
+    const std::uint32_t level = task.z_and_level >> 16;
+    const std::int32_t limit =
+        level == GridTask::kNoLattice ? 0x7FFFFFFF : grid.levels[level].level.limit;
+    const std::int32_t x = x_of(task.xy), y = y_of(task.xy), z = x_of(task.z_and_level);
     GridEntry entries[kGridStep];  // all on their way at once
     TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
       entries[each] = {0, 0, 0, ~std::uint32_t{0}};
-      if (first + each < task.size) entries[each] = grid.entries[task.start + first + each];
+      if (first + each < size) entries[each] = begin[each];
     }
     std::uint32_t near = 0;
     TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
       const GridEntry& entry = entries[each];
       const std::int32_t dx = x_of(entry.xy) - x, dy = y_of(entry.xy) - y;
       const std::int32_t dz = kFlat ? 0 : x_of(entry.z) - z;
-      const bool is_near = first + each < task.size && (entry.bloom & task.missing) == 0 &&
-                           dx * dx + dy * dy + dz * dz <= task.limit;
+      const bool is_near = first + each < size && (entry.bloom & missing) == 0 &&
+                           dx * dx + dy * dy + dz * dz <= limit;
       near |= static_cast<std::uint32_t>(is_near) << each;
     }
     std::uint64_t to = reserve(&counts.n_candidates, count_bits(near));

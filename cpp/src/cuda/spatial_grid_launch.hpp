@@ -46,7 +46,7 @@ TAMIS_HOST_DEVICE inline std::uint32_t grid_term(std::uint32_t attribute) {
   return 1 + attribute % (kGridTerms - 1);
 }
 
-struct GridBucket {
+struct alignas(8) GridBucket {
   std::uint32_t start = 0;  // in entries, a multiple of kGridStep
   std::uint32_t size = 0;
 };
@@ -59,7 +59,7 @@ struct alignas(32) GridPlace {
   std::uint32_t record = 0;  // of its filter
   std::uint32_t has_circle = 0;
 };
-struct GridHome {  // of a place: what does not move
+struct alignas(8) GridHome {  // of a place: what does not move
   std::uint32_t level_and_term = 0;
   std::uint32_t bloom = 0;
   TAMIS_HOST_DEVICE std::uint32_t level() const { return level_and_term / kGridTerms; }
@@ -70,7 +70,7 @@ struct alignas(16) GridEntry {
   std::uint32_t xy, z, place, bloom;
 };
 // Where a place will stand: from counting to scattering.
-struct GridTicket {
+struct alignas(16) GridTicket {
   std::uint32_t bucket, number, xy, z;
 };
 
@@ -88,15 +88,17 @@ struct GridView {  // on the device
   std::uint32_t n_attributes, n_levels, n_buckets, n_places, lane_bytes;
 };
 
-// One bucket, or a piece of a large one, for one event. A sector of memory.
-struct alignas(32) GridTask {
+// A bucket, or a piece of a large one, for one event.
+struct alignas(16) GridTask {
   static constexpr std::uint32_t kMostEntries = 2 * kGridStep;
-  std::uint32_t event, start, size;
-  std::int32_t limit;
-  std::uint32_t xy, z;    // of the event on the lattice of the bucket's cell
-  std::uint32_t missing;  // bits of names that the event has not
+  static constexpr std::uint32_t kNoEvent = ~std::uint32_t{0};  // there is nothing to do
+  static constexpr std::uint32_t kNoLattice = 0xFFFF;           // a level: all places are near
+  std::uint32_t event;
+  std::uint32_t entries;  // where they begin / kGridStep * kMostEntries + how many - 1
+  std::uint32_t xy;       // of the event on the lattice of the bucket's cell
+  std::uint32_t z_and_level;
 };
-struct GridCandidate {
+struct alignas(8) GridCandidate {
   std::uint32_t event, place;
 };
 // Tasks and candidates are in segments, each with its counter: thousands of warps that add to one
@@ -109,6 +111,7 @@ struct alignas(32) GridCounts {
 // From kernel to kernel.
 struct GridWork {
   std::byte* events;          // [most_events] of GridEventData
+  std::uint32_t* missing;     // [most_events] bits that no name of the event has
   GridTask* tasks;            // [kGridSegments][most_tasks]
   GridCandidate* candidates;  // [kGridSegments][most_candidates]
   GridCounts* counts;         // [kGridSegments] in: 0

@@ -29,7 +29,7 @@ inline constexpr std::uint32_t kNegated32 = std::uint32_t{1} << 31;
 inline constexpr std::size_t kRecordPadding = 128;
 
 // 32 keys: are there filters with this key, and how many keys with filters are before.
-struct KeyWord {
+struct alignas(8) KeyWord {
   std::uint32_t bits;
   std::uint32_t n_before;
 };
