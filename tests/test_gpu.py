@@ -11,7 +11,7 @@ GPU_ENGINES = [engine.name for engine in tamis.engines() if engine.device == "cu
 
 
 def test_engines_for_gpus_are_listed_with_the_reason_why_they_cannot_run() -> None:
-    ours = {"block-bitmap-cuda", "tuple-key-cuda"}
+    ours = {"block-bitmap-cuda", "spatial-grid-cuda", "tuple-key-cuda"}
     assert {"ccm", "clcb-cuda", "hem-cuda"} | ours <= set(GPU_ENGINES)
     for engine in tamis.engines():
         if engine.device == "cuda":

@@ -665,6 +665,7 @@ void bench_spatial_grid(double share, bool is_zipf, std::size_t n_radii, std::si
   const double all = median_us([&] { run.move_all(places.data()); });
   std::printf("%zu areas moved and indexed again in %.1f us, %.1f GB/s of new places\n",
               index.n_places(), all, static_cast<double>(8 * index.n_places()) / all / 1e3);
+  std::fflush(stdout);
   run.direct(workload.events.size());
   std::vector<std::vector<std::uint32_t>> expected(workload.events.size());
   ValueByAttribute values;

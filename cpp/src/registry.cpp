@@ -80,6 +80,8 @@ constexpr CostModel kNaiveCosts[] = {
     {.near = {.event = 40, .string = 5, .match = 4, .filter = 1.4, .cell = 16},
      .far = {.event = 40, .string = 5, .match = 6, .filter = 2, .cell = 30}}};
 
+constexpr std::size_t kDeviceTask = 1 << 16;  // less would not fill a GPU
+
 const Engine kEngines[] = {
     {.name = "tuple-key",
      .device = "cpu",
@@ -98,7 +100,8 @@ const Engine kEngines[] = {
      .features = kEverything,
      .parameters = kTupleKeyCudaParameters,
      .unavailable = cuda_unavailable,
-     .build = build_tuple_key_cuda},
+     .build = build_tuple_key_cuda,
+     .n_task_events = kDeviceTask},
     {.name = "block-bitmap",
      .device = "cpu",
      .is_exact = true,
@@ -116,7 +119,8 @@ const Engine kEngines[] = {
      .features = kEverything,
      .parameters = kBlockBitmapCudaParameters,
      .unavailable = cuda_unavailable,
-     .build = build_block_bitmap_cuda},
+     .build = build_block_bitmap_cuda,
+     .n_task_events = kDeviceTask},
     {.name = "spatial-grid",
      .device = "cpu",
      .is_exact = true,
@@ -136,7 +140,8 @@ const Engine kEngines[] = {
      .parameters = kSpatialGridParameters,
      .unavailable = cuda_unavailable,
      .build = build_spatial_grid_cuda,
-     .build_owned = build_owned_spatial_grid_cuda},
+     .build_owned = build_owned_spatial_grid_cuda,
+     .n_task_events = kDeviceTask},
     {.name = "ocm",
      .device = "cpu",
      .is_exact = true,

@@ -126,6 +126,8 @@ struct Engine {
   // Filters of one slot stand side by side. Gives a MovableIndex.
   std::unique_ptr<Index> (*build_owned)(std::shared_ptr<const FilterTable>, const Parameters&,
                                         std::span<const std::uint32_t> slot_of) = nullptr;
+  // Events that a thread hands over at once, at most, where a matcher has several threads.
+  std::size_t n_task_events = 256;
   // One for each way to build it that the planner may choose; none: "auto" never takes it.
   std::span<const CostModel> costs = {};
 };

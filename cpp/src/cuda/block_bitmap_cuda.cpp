@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "device_match.hpp"
 #include "engines/block_bitmap.hpp"
 #include "engines/block_bitmap/lines.hpp"
 #include "tamis/error.hpp"
@@ -163,25 +164,7 @@ namespace {
 using namespace cuda;
 
 constexpr std::size_t kMostAttributes = 64;  // of an event that the device takes
-constexpr std::size_t kFirstPairs = 1 << 18, kMostPairs = 1 << 24;
-
-// What crosses the bus, in pinned memory that the kernels read and write.
-class BlockBitmapCudaScratch final : public Scratch {
- public:
-  BlockBitmapCudaScratch(const BlockBitmapOnDevice& index, const Index& index_on_host)
-      : most_events(BlockBitmapBuffers::most_events(index)),
-        batch(most_events, std::min(kMostAttributes, index.n_used()), false),
-        found(most_events, kFirstPairs),
-        buffers(index, most_events, most_events, kFirstPairs),
-        on_host(index_on_host.make_scratch()) {}
-
-  std::size_t most_events;
-  OwnStream stream;
-  NumberBatch batch;
-  FoundPairs found;
-  BlockBitmapBuffers buffers;
-  std::unique_ptr<Scratch> on_host;
-};
+using BlockBitmapCudaScratch = DeviceScratch<BlockBitmapBuffers>;
 
 class BlockBitmapCudaIndex final : public Index {
  public:
@@ -191,27 +174,16 @@ class BlockBitmapCudaIndex final : public Index {
         on_device_(*table_, *on_host_) {}
 
   std::unique_ptr<Scratch> make_scratch() const override {
-    return std::make_unique<BlockBitmapCudaScratch>(on_device_, *on_host_);
+    const std::size_t n_most = BlockBitmapBuffers::most_events(on_device_);
+    return std::make_unique<BlockBitmapCudaScratch>(
+        n_most, std::min(kMostAttributes, on_device_.n_used()), false,
+        BlockBitmapBuffers(on_device_, n_most, n_most, BlockBitmapCudaScratch::kFirstPairs),
+        on_host_->make_scratch());
   }
-  void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& given_scratch,
+  void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
              Collector& out) const override {
-    auto& scratch = static_cast<BlockBitmapCudaScratch&>(given_scratch);
-    for (std::size_t n_events = 0; begin < end; begin += n_events) {
-      n_events = std::min(end - begin, scratch.most_events);
-      scratch.batch.pack(events, begin, n_events, on_device_.ranks(), table_->space());
-      run(n_events, scratch);
-      // Too many pairs: fewer events at a time, down to one, which the host can take.
-      while (scratch.found.n_pairs() > scratch.found.n_room() && n_events > 1) {
-        n_events /= 2;
-        run(n_events, scratch);
-      }
-      if (scratch.found.n_pairs() > scratch.found.n_room()) {
-        on_host_->match(events, begin, begin + 1, *scratch.on_host, out);
-      } else {
-        scratch.found.collect(events, begin, n_events, *table_, scratch.batch.is_left, *on_host_,
-                              *scratch.on_host, out);
-      }
-    }
+    match_on_device(on_device_, *table_, *on_host_, events, begin, end,
+                    static_cast<BlockBitmapCudaScratch&>(scratch), out);
   }
   std::size_t n_bytes() const override {
     return sizeof(*this) + on_device_.n_bytes() + on_host_->n_bytes();
@@ -223,26 +195,11 @@ class BlockBitmapCudaIndex final : public Index {
     parameters.insert({"layout", block_bitmap::kLines});
     return parameters;
   }
-  void run(std::size_t n_events, BlockBitmapCudaScratch& scratch) const;
 
   std::shared_ptr<const FilterTable> table_;
   std::unique_ptr<Index> on_host_;
   BlockBitmapOnDevice on_device_;
 };
-
-void BlockBitmapCudaIndex::run(std::size_t n_events, BlockBitmapCudaScratch& scratch) const {
-  for (;;) {
-    scratch.buffers.begin(scratch.stream);
-    scratch.buffers.match(on_device_, scratch.batch.events(n_events), scratch.stream);
-    scratch.buffers.bring(scratch.found.pinned(), scratch.stream);
-    synchronize(scratch.stream);
-    const std::size_t n_pairs = scratch.found.n_pairs(), n_room = scratch.found.n_room();
-    if (n_pairs <= n_room || n_room == kMostPairs) return;
-    const std::size_t n_more = std::min(n_pairs + n_pairs / 4, kMostPairs);
-    scratch.buffers.set_room(scratch.most_events, n_more);
-    scratch.found.set_room(n_more);
-  }
-}
 
 }  // namespace
 

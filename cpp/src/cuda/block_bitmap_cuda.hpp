@@ -61,10 +61,7 @@ class BlockBitmapBuffers {
   // Events of a launch whose buffers stay below 256 MB, but for tables of very many attributes.
   static std::size_t most_events(const BlockBitmapOnDevice& index);
 
-  // Drops what is there.
-  void set_room(std::size_t most_events_in_all, std::size_t most_pairs) {
-    pairs_ = PairBuffers(most_events_in_all, most_pairs);
-  }
+  void set_pairs(PairBuffers pairs) { pairs_ = std::move(pairs); }
   void begin(Stream stream);
   void match(const BlockBitmapOnDevice& index, const NumberEvents& events, Stream stream) {
     match(index, events, stream, [](const char*) {});

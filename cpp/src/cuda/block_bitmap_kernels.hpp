@@ -173,10 +173,13 @@ struct BlockBitmapFind {
   static_assert(kBlockFilters == 1 << 9 && kBlockMostEvents <= std::uint32_t{1} << (32 - 9));
 
   // With columns up to a multiple of four, whose lines are ones.
-  static std::size_t n_shared_bytes(std::uint32_t most_columns) {
+  static constexpr std::size_t n_shared_bytes(std::uint32_t most_columns) {
     return sizeof(Shared) +
            std::size_t{(most_columns + 3) / 4 * 4} * kBlockCells * kLineParts * sizeof(LinePart);
   }
+  static constexpr std::size_t kMostSharedBytes =
+      sizeof(Shared) +
+      std::size_t{block_bitmap::kMaxColumns} * kBlockCells * kLineParts * sizeof(LinePart);
 
   enum Step : std::uint32_t { kVisitors, kLines, kCandidates, kReserve, kHandOver, kSteps };
 

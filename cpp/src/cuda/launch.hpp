@@ -55,8 +55,10 @@ void launch_phases(const Phases& phases, std::uint32_t n_blocks, std::size_t n_s
   if (n_blocks == 0) return;
   constexpr std::size_t kAlwaysThere = 48 * 1024;
   if (n_shared_bytes > kAlwaysThere) {
+    // The limit is the kernel's, whoever starts it: always the same, or one thread would take from
+    // another what it has just set aside.
     check(cudaFuncSetAttribute(run_phases<Phases>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(n_shared_bytes)),
+                               static_cast<int>(Phases::kMostSharedBytes)),
           "set aside shared memory");
     // Else the cache may take what further blocks of a multiprocessor need.
     check(cudaFuncSetAttribute(run_phases<Phases>, cudaFuncAttributePreferredSharedMemoryCarveout,

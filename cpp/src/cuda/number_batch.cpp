@@ -89,7 +89,9 @@ void FoundPairs::collect(const EventBatch& events, std::size_t begin, std::size_
   out.counters.filters += pairs.size();
   for (std::size_t event = 0; event < n_events; ++event) {
     if (is_left[event]) {
-      on_host.match(events, begin + event, begin + event + 1, scratch_on_host, out);
+      const std::size_t first = event;
+      while (event + 1 < n_events && is_left[event + 1]) ++event;
+      on_host.match(events, begin + first, begin + event + 1, scratch_on_host, out);
       continue;
     }
     out.begin_event();

@@ -60,7 +60,7 @@ class FoundPairs {
   std::size_t n_pairs() const { return counts_.data()->n_pairs; }
   std::size_t n_room() const { return pairs_.size(); }
   bool is_whole() const { return n_pairs() <= n_room() && counts_.data()->n_lost == 0; }
-  void set_room(std::size_t most_pairs) { pairs_ = PinnedArray<MatchPair>(most_pairs); }
+  void set_pairs(PinnedArray<MatchPair> pairs) { pairs_ = std::move(pairs); }
 
   // The events from `begin`; those that are left are matched on the host.
   void collect(const EventBatch& events, std::size_t begin, std::size_t n_events,

@@ -77,7 +77,12 @@ void release(void* memory) noexcept { cudaFree(memory); }
 
 void* allocate_pinned(std::size_t n_bytes) {
   void* memory = nullptr;
-  check(cudaMallocHost(&memory, n_bytes), "allocate pinned memory");
+  const cudaError_t status = cudaMallocHost(&memory, n_bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw_no_pinned_memory(n_bytes);
+  }
+  check(status, "allocate pinned memory");
   return memory;
 }
 void release_pinned(void* memory) noexcept { cudaFreeHost(memory); }

@@ -1,11 +1,14 @@
 #include "spatial_grid_cuda.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <mutex>
+#include <new>
 #include <random>
 #include <shared_mutex>
 
+#include "device_match.hpp"
 #include "engines/spatial_grid.hpp"
 #include "engines/spatial_grid/places.hpp"
 #include "engines/tuple_key/items.hpp"
@@ -78,7 +81,7 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   std::vector<std::uint64_t> records;
   std::vector<std::vector<std::uint64_t>> keys(made.levels.size());  // hashes
   std::vector<bool> has_any(made.levels.size());
-  std::vector<bool> must_stay;  // [slots]
+  std::vector<bool> must_stay;  // beside movable_
   for (PlaceIdx idx = 0; idx < made.places.size(); ++idx) {
     const Place& from = made.places[idx];
     const FilterIdx filter = from.first;
@@ -88,17 +91,16 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
     encoder.write(filter, records.data() + at);
     if (from.has_circle == 0 && table.filter(filter).areas.count > 0) records[at] |= kVerify << 48;
     if (!owners.empty()) {
-      const std::uint32_t slot = owners[filter];
-      if (slot >= movable_of_.size()) {
-        movable_of_.resize(slot + std::size_t{1});
-        must_stay.resize(slot + std::size_t{1});
+      if (movable_.empty() || movable_.back().slot != owners[filter]) {
+        movable_.push_back({owners[filter], static_cast<std::uint32_t>(places.size()), 0});
+        must_stay.push_back(false);
       }
-      Range& of = movable_of_[slot];
+      Range& of = movable_.back();
       if (of.n_places == 0) of.first = static_cast<std::uint32_t>(places.size());
       // Those with a circle must follow one another.
       const bool is_next = of.first + of.n_places == places.size();
       if ((records[at] >> 48 & kVerify) != 0 || (from.has_circle != 0 && !is_next)) {
-        must_stay[slot] = true;
+        must_stay.back() = true;
       }
       of.n_places += from.has_circle;
     }
@@ -122,9 +124,13 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
     throw ArgumentError(
         "a segment of engine spatial-grid-cuda must not exceed 32 GiB of records or 2^28 filters");
   }
-  for (std::size_t slot = 0; slot < movable_of_.size(); ++slot) {
-    if (must_stay[slot]) movable_of_[slot] = {};
+  std::size_t n_movable = 0;
+  for (std::size_t at = 0; at < movable_.size(); ++at) {
+    if (!must_stay[at] && movable_[at].n_places > 0) movable_[n_movable++] = movable_[at];
   }
+  movable_.resize(n_movable);
+  std::sort(movable_.begin(), movable_.end(),
+            [](const Range& a, const Range& b) { return a.slot < b.slot; });
 
   std::vector<GridLevel> levels(made.levels.size());
   std::size_t n_buckets = 0;
@@ -178,6 +184,13 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   synchronize(stream_);
 }
 
+GridOnDevice::Range GridOnDevice::movable_of(std::uint32_t slot) const {
+  const auto found =
+      std::lower_bound(movable_.begin(), movable_.end(), slot,
+                       [](const Range& range, std::uint32_t of) { return range.slot < of; });
+  return found != movable_.end() && found->slot == slot ? *found : Range{};
+}
+
 void GridOnDevice::clear_buckets(Stream stream) {
   clear(buckets_.data(), buckets_.n_bytes(), stream);
   clear(n_entries_.data(), n_entries_.n_bytes(), stream);
@@ -215,7 +228,7 @@ void GridOnDevice::move_all(const float* positions, Stream stream) {
 }
 
 std::size_t GridOnDevice::n_bytes() const {
-  return sizeof(*this) + ranks_->n_bytes() + movable_of_.capacity() * sizeof movable_of_[0] +
+  return sizeof(*this) + ranks_->n_bytes() + movable_.capacity() * sizeof movable_[0] +
          levels_.n_bytes() + terms_.n_bytes() + buckets_.n_bytes() + places_.n_bytes() +
          place_z_.n_bytes() + homes_.n_bytes() + records_.n_bytes() + entries_.n_bytes() +
          tickets_.n_bytes() + positions_.n_bytes();
@@ -259,17 +272,9 @@ namespace {
 using namespace cuda;
 
 constexpr std::size_t kMostEvents = 1 << 16;  // of one launch
-constexpr std::size_t kFirstPairs = 1 << 18, kMostPairs = 1 << 24;
-constexpr std::size_t kMostMoves = 1 << 16;  // of one launch
+constexpr std::size_t kMostMoves = 1 << 16;   // of one launch
 
-class SpatialGridCudaScratch final : public Scratch {
- public:
-  OwnStream stream;
-  NumberBatch batch{kMostEvents, kGridMostAttributes, true};
-  FoundPairs found{kMostEvents, kFirstPairs};
-  GridBuffers buffers{kMostEvents, kMostEvents, kFirstPairs};
-  std::unique_ptr<Scratch> on_host;
-};
+using SpatialGridCudaScratch = DeviceScratch<GridBuffers>;
 
 // Moves wait on the host until the next batch, which takes them to the device before it matches.
 class SpatialGridCudaIndex final : public MovableIndex {
@@ -282,9 +287,10 @@ class SpatialGridCudaIndex final : public MovableIndex {
         movable_on_host_(dynamic_cast<MovableIndex&>(*on_host_)) {}
 
   std::unique_ptr<Scratch> make_scratch() const override {
-    auto scratch = std::make_unique<SpatialGridCudaScratch>();
-    scratch->on_host = on_host_->make_scratch();
-    return scratch;
+    return std::make_unique<SpatialGridCudaScratch>(
+        kMostEvents, kGridMostAttributes, true,
+        GridBuffers(kMostEvents, kMostEvents, SpatialGridCudaScratch::kFirstPairs),
+        on_host_->make_scratch());
   }
   void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& given_scratch,
              Collector& out) const override;
@@ -298,62 +304,88 @@ class SpatialGridCudaIndex final : public MovableIndex {
   bool can_move(std::uint32_t slot) override {
     return on_device_.movable_of(slot).n_places > 0 && movable_on_host_.can_move(slot);
   }
-  void follow(std::uint32_t slot, const Point& point) override {
-    {
-      const std::lock_guard lock(moves_mutex_);
-      moves_.emplace_back(slot, point);
-    }
-    movable_on_host_.follow(slot, point);
-  }
+  void follow(std::uint32_t slot, const Point& point) override;
   void prefetch(std::span<const SlotMove> moves) const override {
     movable_on_host_.prefetch(moves);
   }
   bool is_worn() const override { return movable_on_host_.is_worn(); }
-  void forget_readers() override { movable_on_host_.forget_readers(); }
+  void forget_readers() override {
+    movable_on_host_.forget_readers();
+    // Whoever held them is in the parent.
+    new (&device_mutex_) std::shared_mutex;
+    new (&moves_mutex_) std::mutex;
+  }
 
  private:
-  void run(std::size_t n_events, SpatialGridCudaScratch& scratch) const;
   using Moves = std::vector<std::pair<std::uint32_t, Point>>;  // slot, centre
+  // With all moves that came before on the device. Nobody moves there while it is held.
+  std::shared_lock<std::shared_mutex> enter(Stream stream) const;
   void take_moves(Stream stream) const;
-  void take(Moves moves, Stream stream) const;
+  void take(const Moves& moves, Stream stream) const;
+  static void keep_last(Moves& moves);
 
   std::shared_ptr<const FilterTable> table_;
   mutable GridOnDevice on_device_;
   std::unique_ptr<Index> on_host_;
   MovableIndex& movable_on_host_;
   mutable std::shared_mutex device_mutex_;  // alone: to move
+  mutable Moves taking_;                    // on their way, and still here if that fails
+  mutable std::atomic<bool> is_behind_{false};
   mutable std::mutex moves_mutex_;
   mutable Moves moves_;
 };
 
-void SpatialGridCudaIndex::take_moves(Stream stream) const {
+void SpatialGridCudaIndex::follow(std::uint32_t slot, const Point& point) {
   {
     const std::lock_guard lock(moves_mutex_);
-    if (moves_.empty()) return;
+    // Where nobody matches, the moves that wait must not fill memory.
+    if (moves_.size() > 2 * on_device_.n_places() + kMostMoves) keep_last(moves_);
+    if (moves_.size() == moves_.capacity()) moves_.reserve(2 * moves_.size() + 64);
   }
-  const std::unique_lock alone(device_mutex_);
-  Moves moves;
-  {
-    const std::lock_guard lock(moves_mutex_);
-    moves.swap(moves_);
-  }
-  try {
-    take(moves, stream);
-  } catch (...) {
-    const std::lock_guard lock(moves_mutex_);
-    moves_.insert(moves_.begin(), moves.begin(), moves.end());
-    throw;
+  movable_on_host_.follow(slot, point);
+  const std::lock_guard lock(moves_mutex_);
+  moves_.emplace_back(slot, point);
+}
+
+std::shared_lock<std::shared_mutex> SpatialGridCudaIndex::enter(Stream stream) const {
+  for (;;) {
+    take_moves(stream);
+    std::shared_lock together(device_mutex_);
+    if (!is_behind_) return together;
   }
 }
 
-void SpatialGridCudaIndex::take(Moves moves, Stream stream) const {
-  // The last move of a slot counts; the threads of a kernel have no order.
+void SpatialGridCudaIndex::take_moves(Stream stream) const {
+  const auto is_idle = [&] {
+    const std::lock_guard lock(moves_mutex_);
+    return moves_.empty() && !is_behind_;
+  };
+  if (is_idle()) return;
+  const std::unique_lock alone(device_mutex_);
+  if (is_idle()) return;
+  {
+    const std::lock_guard lock(moves_mutex_);
+    taking_.insert(taking_.end(), moves_.begin(), moves_.end());
+    moves_.clear();
+  }
+  is_behind_ = true;  // until all of it is done: nobody may match in between
+  keep_last(taking_);
+  take(taking_, stream);
+  taking_.clear();
+  is_behind_ = false;
+}
+
+// The last move of a slot counts; the threads of a kernel have no order.
+void SpatialGridCudaIndex::keep_last(Moves& moves) {
   std::reverse(moves.begin(), moves.end());
   std::stable_sort(moves.begin(), moves.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   moves.erase(std::unique(moves.begin(), moves.end(),
                           [](const auto& a, const auto& b) { return a.first == b.first; }),
               moves.end());
+}
+
+void SpatialGridCudaIndex::take(const Moves& moves, Stream stream) const {
   const PinnedArray<std::uint32_t> which(kMostMoves);
   const PinnedArray<double> points(3 * kMostMoves);
   GridMoves some{which.data(), points.data(), 0};
@@ -379,38 +411,8 @@ void SpatialGridCudaIndex::take(Moves moves, Stream stream) const {
 void SpatialGridCudaIndex::match(const EventBatch& events, std::size_t begin, std::size_t end,
                                  Scratch& given_scratch, Collector& out) const {
   auto& scratch = static_cast<SpatialGridCudaScratch&>(given_scratch);
-  take_moves(scratch.stream);
-  const std::shared_lock together(device_mutex_);
-  for (std::size_t n_events = 0; begin < end; begin += n_events) {
-    n_events = std::min(end - begin, kMostEvents);
-    scratch.batch.pack(events, begin, n_events, on_device_.ranks(), table_->space());
-    run(n_events, scratch);
-    // Too much for the buffers: fewer events at a time, down to one, which the host can take.
-    while (!scratch.found.is_whole() && n_events > 1) {
-      n_events /= 2;
-      run(n_events, scratch);
-    }
-    if (!scratch.found.is_whole()) {
-      on_host_->match(events, begin, begin + 1, *scratch.on_host, out);
-    } else {
-      scratch.found.collect(events, begin, n_events, *table_, scratch.batch.is_left, *on_host_,
-                            *scratch.on_host, out);
-    }
-  }
-}
-
-void SpatialGridCudaIndex::run(std::size_t n_events, SpatialGridCudaScratch& scratch) const {
-  for (;;) {
-    scratch.buffers.begin(scratch.stream);
-    scratch.buffers.match(on_device_, scratch.batch.events(n_events), scratch.stream);
-    scratch.buffers.bring(scratch.found.pinned(), scratch.stream);
-    synchronize(scratch.stream);
-    const std::size_t n_pairs = scratch.found.n_pairs(), n_room = scratch.found.n_room();
-    if (n_pairs <= n_room || n_room == kMostPairs) return;
-    const std::size_t n_more = std::min(n_pairs + n_pairs / 4, kMostPairs);
-    scratch.buffers = GridBuffers(kMostEvents, kMostEvents, n_more);
-    scratch.found.set_room(n_more);
-  }
+  match_on_device(on_device_, *table_, *on_host_, events, begin, end, scratch, out,
+                  [&] { return enter(scratch.stream); });
 }
 
 }  // namespace

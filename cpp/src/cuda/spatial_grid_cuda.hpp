@@ -31,19 +31,17 @@ class GridOnDevice {
   std::size_t n_places() const { return view_.n_places; }
   // The places with a circle of a slot, if the device alone decides about its filters; else none.
   struct Range {
-    std::uint32_t first = 0, n_places = 0;
+    std::uint32_t slot = 0, first = 0, n_places = 0;
   };
-  Range movable_of(std::uint32_t slot) const {
-    return slot < movable_of_.size() ? movable_of_[slot] : Range{};
-  }
+  Range movable_of(std::uint32_t slot) const;
 
   // Nobody may match meanwhile. What is handed over must stay until the stream is through.
   //
   // New centres of some places, each at most once; then index_again().
   void move(const GridMoves& moves, Stream stream);
   void index_again(Stream stream);
-  // New centres of all places in the plane, in the order of filters, in pinned memory, and their
-  // buckets. Those without a circle stay.
+  // New centres of all places in the plane, in pinned memory, and their buckets. Places are in the
+  // order of filters, without those that accept nothing; those without a circle stay.
   void move_all(const float* positions, Stream stream);
   std::size_t n_bytes() const;  // on the device, and a few here
 
@@ -55,7 +53,7 @@ class GridOnDevice {
   static constexpr std::size_t kParts = 8;
   OwnMark marks_[kParts];
   std::optional<RanksOnDevice> ranks_;
-  std::vector<Range> movable_of_;  // [slots]
+  std::vector<Range> movable_;  // by slot
   DeviceArray<GridLevel> levels_;
   DeviceArray<std::uint8_t> terms_;
   DeviceArray<GridBucket> buckets_;
@@ -84,6 +82,7 @@ class GridBuffers {
   void match(const GridOnDevice& index, const NumberEvents& events, Stream stream);
   // What the launches since the last time found, behind what was brought before.
   void bring(const PinnedResults& to, Stream stream) { pairs_.bring(to, stream); }
+  void set_pairs(PairBuffers pairs) { pairs_ = std::move(pairs); }
 
  private:
   std::size_t most_events_, n_launches_ = 0;

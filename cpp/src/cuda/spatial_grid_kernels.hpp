@@ -61,11 +61,6 @@ struct GridTermSet {
     has[kMost] = level.has_any != 0;
     numbers[kMost] = 0;
   }
-  TAMIS_DEVICE std::uint32_t size() const {
-    std::uint32_t n = 0;
-    TAMIS_UNROLL for (std::uint32_t each = 0; each <= kMost; ++each) n += has[each];
-    return n;
-  }
 };
 
 // The cells of an event on a level.
@@ -82,10 +77,6 @@ struct GridCells {
              kFlat ? 0 : level.cell_of(at.z - reach)};
     last = {level.cell_of(at.x + reach), level.cell_of(at.y + reach),
             kFlat ? 0 : level.cell_of(at.z + reach)};
-  }
-  TAMIS_DEVICE std::uint32_t size() const {
-    return static_cast<std::uint32_t>((last.x - first.x + 1) * (last.y - first.y + 1) *
-                                      (last.z - first.z + 1));
   }
   template <typename Visit>
   TAMIS_DEVICE void for_each(Visit visit) const {
@@ -131,7 +122,7 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
   work.missing[each] = ~names;
 
   constexpr std::uint32_t kMostEntries = GridTask::kMostEntries;
-  const std::uint32_t segment = blockIdx.x % kGridSegments;
+  const std::uint32_t segment = each / 32 % kGridSegments;  // one for a warp
   GridTask* const tasks = work.tasks + segment * work.most_tasks;
   for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
     const GridLevel of = grid.levels[at];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "device_match.hpp"
 #include "engines/tuple_key.hpp"
 #include "engines/tuple_key/items.hpp"
 #include "engines/tuple_key/records.hpp"
@@ -164,17 +165,7 @@ namespace {
 using namespace cuda;
 
 constexpr std::size_t kMostEvents = 1 << 16;  // of one launch
-constexpr std::size_t kFirstPairs = 1 << 18, kMostPairs = 1 << 24;
-
-// What crosses the bus, in pinned memory that the kernel reads and writes.
-class TupleKeyCudaScratch final : public Scratch {
- public:
-  OwnStream stream;
-  NumberBatch batch{kMostEvents, kTupleKeyMostAttributes, false};
-  FoundPairs found{kMostEvents, kFirstPairs};
-  TupleKeyBuffers buffers{kMostEvents, kMostEvents, kFirstPairs};
-  std::unique_ptr<Scratch> on_host;
-};
+using TupleKeyCudaScratch = DeviceScratch<TupleKeyBuffers>;
 
 class TupleKeyCudaIndex final : public Index {
  public:
@@ -184,29 +175,15 @@ class TupleKeyCudaIndex final : public Index {
         on_host_(build_tuple_key(table_, host_parameters(parameters))) {}
 
   std::unique_ptr<Scratch> make_scratch() const override {
-    auto scratch = std::make_unique<TupleKeyCudaScratch>();
-    scratch->on_host = on_host_->make_scratch();
-    return scratch;
+    return std::make_unique<TupleKeyCudaScratch>(
+        kMostEvents, kTupleKeyMostAttributes, false,
+        TupleKeyBuffers(kMostEvents, kMostEvents, TupleKeyCudaScratch::kFirstPairs),
+        on_host_->make_scratch());
   }
-  void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& given_scratch,
+  void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
              Collector& out) const override {
-    auto& scratch = static_cast<TupleKeyCudaScratch&>(given_scratch);
-    for (std::size_t n_events = 0; begin < end; begin += n_events) {
-      n_events = std::min(end - begin, kMostEvents);
-      scratch.batch.pack(events, begin, n_events, on_device_.ranks(), table_->space());
-      run(n_events, scratch);
-      // Too many pairs: fewer events at a time, down to one, which the host can take.
-      while (scratch.found.n_pairs() > scratch.found.n_room() && n_events > 1) {
-        n_events /= 2;
-        run(n_events, scratch);
-      }
-      if (scratch.found.n_pairs() > scratch.found.n_room()) {
-        on_host_->match(events, begin, begin + 1, *scratch.on_host, out);
-      } else {
-        scratch.found.collect(events, begin, n_events, *table_, scratch.batch.is_left, *on_host_,
-                              *scratch.on_host, out);
-      }
-    }
+    match_on_device(on_device_, *table_, *on_host_, events, begin, end,
+                    static_cast<TupleKeyCudaScratch&>(scratch), out);
   }
   std::size_t n_bytes() const override {
     return sizeof(*this) + on_device_.n_bytes() + on_host_->n_bytes();
@@ -218,26 +195,11 @@ class TupleKeyCudaIndex final : public Index {
     parameters.insert({{"groups", 0}, {"guards", 0}, {"key_terms", 3}});
     return parameters;
   }
-  void run(std::size_t n_events, TupleKeyCudaScratch& scratch) const;
 
   std::shared_ptr<const FilterTable> table_;
   TupleKeyOnDevice on_device_;
   std::unique_ptr<Index> on_host_;
 };
-
-void TupleKeyCudaIndex::run(std::size_t n_events, TupleKeyCudaScratch& scratch) const {
-  for (;;) {
-    scratch.buffers.begin(scratch.stream);
-    scratch.buffers.match(on_device_, scratch.batch.events(n_events), scratch.stream);
-    scratch.buffers.bring(scratch.found.pinned(), scratch.stream);
-    synchronize(scratch.stream);
-    const std::size_t n_pairs = scratch.found.n_pairs(), n_room = scratch.found.n_room();
-    if (n_pairs <= n_room || n_room == kMostPairs) return;
-    const std::size_t n_more = std::min(n_pairs + n_pairs / 4, kMostPairs);
-    scratch.buffers = TupleKeyBuffers(kMostEvents, kMostEvents, n_more);
-    scratch.found.set_room(n_more);
-  }
-}
 
 }  // namespace
 

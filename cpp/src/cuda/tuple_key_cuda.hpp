@@ -57,6 +57,7 @@ class TupleKeyBuffers {
   void match(const TupleKeyOnDevice& index, const NumberEvents& events, Stream stream);
   // What the launches since the last time found, behind what was brought before.
   void bring(const PinnedResults& to, Stream stream) { pairs_.bring(to, stream); }
+  void set_pairs(PairBuffers pairs) { pairs_ = std::move(pairs); }
 
  private:
   std::size_t most_events_, n_launches_ = 0;

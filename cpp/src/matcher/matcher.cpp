@@ -10,10 +10,23 @@
 namespace tamis {
 namespace {
 
-constexpr std::size_t kEventsPerTask = 256;  // of a match on several threads, at most
 // Filters times events below which waking another thread costs more than it brings.
 constexpr std::size_t kMinParallelWork = std::size_t{1} << 20;
 constexpr std::size_t kMaxBitsetBytes = std::size_t{8} << 30;
+
+// Events of a task: some for each thread, so that none waits long for the last; but not few of what
+// an engine on a device can take, where fewer hardly take less time.
+std::size_t choose_task(const Snapshot& snapshot, std::size_t n_events, std::size_t n_threads) {
+  constexpr std::size_t kOnCpu = Engine{}.n_task_events, kLeastOnDevice = 8192;
+  std::size_t n_most = kOnCpu;
+  for (const auto& segment : snapshot.segments) {
+    for (const Group& group : segment->groups()) {
+      n_most = std::max(n_most, group.engine().n_task_events);
+    }
+  }
+  if (n_most > kOnCpu) return std::clamp(n_events / n_threads, kLeastOnDevice, n_most);
+  return std::clamp<std::size_t>(n_events / (4 * n_threads), 1, n_most);
+}
 
 }  // namespace
 
@@ -195,10 +208,9 @@ MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptio
       options.output == Output::ids ? result.offsets.data() + 1 : result.counts.data();
   const bool counts_hits = own.counts_hits && options.deliver == Deliver::subscriptions;
   const bool is_small = events.size() * snapshot.n_filters() < kMinParallelWork;
-  const std::size_t events_per_task =
-      own.n_threads == 1 || is_small
-          ? std::max<std::size_t>(events.size(), 1)
-          : std::clamp<std::size_t>(events.size() / (4 * own.n_threads), 1, kEventsPerTask);
+  const std::size_t events_per_task = own.n_threads == 1 || is_small
+                                          ? std::max<std::size_t>(events.size(), 1)
+                                          : choose_task(snapshot, events.size(), own.n_threads);
   const std::size_t n_tasks = (events.size() + events_per_task - 1) / events_per_task;
   const auto run = [&](std::size_t task) {
     const std::size_t begin = task * events_per_task;
