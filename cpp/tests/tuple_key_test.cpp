@@ -344,5 +344,35 @@ TEST(tuple_key_keeps_within_24_bytes_a_constraint) {
   CHECK(n_bytes <= 24 * workload.table->n_constraints());
 }
 
+// Lists of some 500 filters under one term, of which an event has the guards of one or two: most
+// pieces of a list bring nothing.
+TEST(tuple_key_reads_lists_with_guards_to_their_end) {
+  constexpr std::size_t kFilters = 80000, kNames = 10, kEvents = 200;
+  Random random(23);
+  std::vector<std::string> filters;
+  EventBatch events;
+  events.n_known = kNames;
+  for (std::size_t filter = 0; filter < kFilters; ++filter) {
+    std::string text;
+    for (std::size_t name = 0; name < kNames; ++name) {
+      const std::size_t value = below(random, 16);
+      text += (name == 0 ? "a" : " AND a") + std::to_string(name) + " = " + std::to_string(value);
+      if (filter % (kFilters / kEvents) == 0) {
+        events.add(static_cast<AttributeId>(name),
+                   EventValue::of(static_cast<std::int64_t>(value)));
+      }
+    }
+    if (filter % (kFilters / kEvents) == 0) events.end_event();
+    filters.push_back(std::move(text));
+  }
+  const auto table = table_of(filters, kNames);
+  const Answer expected = answer_of("naive", table, events);
+  for (const auto& of_event : expected.found) CHECK(!of_event.empty());
+  for (const double key_terms : {1, 2}) {
+    CHECK(answer_of("tuple-key", table, events, {{"guards", 2}, {"key_terms", key_terms}}).found ==
+          expected.found);
+  }
+}
+
 }  // namespace
 }  // namespace tamis

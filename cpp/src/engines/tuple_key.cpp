@@ -496,7 +496,8 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
   const std::size_t n_runs = scratch.runs.size();
   for (TileEvent& event : scratch.tile) {
     out.begin_event();
-    if (event.runs_begin == event.runs_end) continue;
+    // The beginning of a long list may have nothing, and its end may.
+    if (event.runs_begin == event.runs_end && event.found.next == event.found.end) continue;
     load_ranks(event, scratch);
     bool has_values = false;
     bool goes_on = verify(events, event, scratch.runs.data() + event.runs_begin,
