@@ -95,6 +95,15 @@ def test_many_workloads_are_rows_of_one_table(smoke: tamis.bench.Run, tmp_path: 
     assert (tmp_path / "grid.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_cells_of_another_commit_are_named(smoke: tamis.bench.Run, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    first, *rest = smoke.cells
+    first = {**first, "git": {"commit": "0123456789abcdef", "dirty": False}}
+    report.write(dataclasses.replace(smoke, cells=[first, *rest]), page)
+    (line,) = [each for each in page.read_text().splitlines() if "commit 0123456789ab" in each]
+    assert line.startswith(first["id"].rsplit("-", 1)[0])
+
+
 def test_committed_pages_name_machine_date_and_command() -> None:
     folder = Path(__file__).parents[2] / "docs" / "benchmarks"
     pages = sorted(folder.glob("*.md"))

@@ -67,18 +67,26 @@ def footer(run: Run, *, markdown: bool = False) -> str:
     about = run.about
     facts, git = about["machine"], about.get("git") or {}
     gibibytes = (facts.get("memory_bytes") or 0) / 2**30
-    commit = (git.get("commit") or "unknown")[:12] + (" with changes" if git.get("dirty") else "")
+    commit = _commit_of(git)
     lines = [
         f"{facts.get('cpu')}, {facts.get('cores')} cores, {facts.get('simd')}, "
         f"{gibibytes:.0f} GiB, {facts.get('system')} {facts.get('kernel')}",
         f"{about['date']}, tamis {about['versions']['tamis']}, commit {commit}",
         f"`{about['command']}`" if markdown else about["command"],
     ]
+    for cell in run.cells:  # of a run that was resumed
+        other = _commit_of(cell.get("git") or git)
+        if other != commit:
+            lines.append(f"{cell['id'].rsplit('-', 1)[0]}: commit {other}, {cell['date']}")
     if not run.is_complete:
         n_planned = len(about["plan"]["cells"])
         lines.append(f"not finished: {len(run.cells)} of {n_planned} cells")
     lines += about["plan"]["notes"]
     return "  \n".join(lines) if markdown else "\n".join(lines)
+
+
+def _commit_of(git: dict[str, Any]) -> str:
+    return (git.get("commit") or "unknown")[:12] + (" with changes" if git.get("dirty") else "")
 
 
 def show_comparison(comparison: Comparison) -> str:
