@@ -2,8 +2,8 @@
 //
 //     probe     a thread for each event: ranks, and the buckets of the cells and names around it;
 //               each bucket with something in it is a task, a large one several
-//     scan      a thread for each task: which of its places are near on the lattice?
-//     test      a thread for each of these: the circle exactly, then the records of its filters
+//     scan      two threads for each task: which of its places are near on the lattice?
+//     test      a thread for each of these: the circle exactly, then the record of its filter
 //
 //     count     a thread for each place: its bucket, and a ticket there
 //     allot     a thread for some buckets: where the entries of each begin
