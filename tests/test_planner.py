@@ -124,6 +124,27 @@ def test_new_events_make_it_plan_again() -> None:
     assert {group.engine for group in before.groups} != {"tuple-key"}
 
 
+def test_it_reckons_with_how_events_are_delivered() -> None:
+    # Ten subscribers, and hundreds of matches: most of the work is saved by stopping early.
+    workload = workloads.get("pcm-names-10", n_filters=30_000)
+    matcher = tamis.Matcher(threads=1)
+    matcher.subscribe_many(workload.subscriptions().read_all())
+    events = workload.events(300).read_all()
+    matcher.match_many(events)
+    matcher.flush()
+    (before,) = matcher.plan().segments
+    assert before.to_subscribers == 0
+    assert "delivered to" not in str(matcher.plan())
+    for _ in range(127):
+        matcher.match_many(events, deliver="subscribers")
+    matcher.flush()
+    (after,) = matcher.plan().segments
+    assert after.to_subscribers >= 0.5
+    assert "delivered to subscribers" in str(matcher.plan())
+    assert after.n_matches < before.n_matches
+    assert after.best_single_ns < before.best_single_ns
+
+
 def test_the_sample_of_events_is_bounded_and_slides() -> None:
     matcher = tamis.Matcher(threads=1)
     matcher.subscribe_many({"id": [1, 2, 3], "predicate": ["a = 1", "b = 2", "c > 3"]})

@@ -425,6 +425,7 @@ nb::dict to_dict(const SegmentReasons& segment) {
   all["is_guess"] = segment.is_guess;
   all["n_attributes"] = segment.n_attributes;
   all["positions"] = segment.positions;
+  all["to_subscribers"] = segment.to_subscribers;
   all["n_matches"] = segment.n_matches;
   all["planning_s"] = segment.planning_s;
   all["best_ns"] = segment.best_ns;

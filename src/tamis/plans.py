@@ -72,6 +72,7 @@ class SegmentPlan:
     n_events        that the plan rests on; is_guess: made up from the filters, none were seen
     n_attributes    of an event on average
     positions       share of events that have one
+    to_subscribers  share of events that were delivered to subscribers
     n_matches       of an event, estimated
     planning_s      CPU time of planning
     best_ns         an event with the plan that the newest estimates favour
@@ -85,6 +86,7 @@ class SegmentPlan:
     is_guess: bool
     n_attributes: float
     positions: float
+    to_subscribers: float
     n_matches: float
     planning_s: float
     best_ns: float
@@ -163,9 +165,10 @@ def _segment_lines(segment: SegmentPlan) -> list[str]:
         ]
     seen = "made up from the filters, since none were seen" if segment.is_guess else "seen lately"
     located = f", {segment.positions:.0%} with a position" if segment.positions else ""
+    delivered = ", delivered to subscribers" if segment.to_subscribers >= 0.5 else ""
     lines.append(
         f"  {_counted(segment.n_events, 'event')} {seen}: {segment.n_attributes:.1f} attributes "
-        f"each{located}, {_amount(segment.n_matches)} matches estimated"
+        f"each{located}{delivered}, {_amount(segment.n_matches)} matches estimated"
     )
     present = [group.ns for group in segment.groups]
     for group in segment.groups:

@@ -140,10 +140,11 @@ struct SegmentReasons {
   bool is_indexed = false, is_planned = false;
   // Of a planned segment, unless it was opened from a file. What its events were like:
   std::size_t n_events = 0;
-  bool is_guess = false;    // no events were seen: they were made up from the filters
-  double n_attributes = 0;  // of an event
-  double positions = 0;     // share of events
-  double n_matches = 0;     // of an event
+  bool is_guess = false;      // no events were seen: they were made up from the filters
+  double n_attributes = 0;    // of an event
+  double positions = 0;       // share of events
+  double to_subscribers = 0;  // share of events delivered so
+  double n_matches = 0;       // of an event
   double planning_s = 0;
   double best_ns = 0;         // of the plan that the estimates favour
   double best_single_ns = 0;  // of the best plan with one engine

@@ -15,6 +15,9 @@
 // or, in a plan with guards, in a list: two more terms of each filter, which the event must have
 // before its record is fetched.
 //
+// Before that, if few subscribers are all that matters: the filters that accept most events
+// (tuple_key/likely.hpp).
+//
 // Records lie in the order of a plan's keys, so that those of one key are neighbours; a further
 // plan for events of other widths has copies in its own order, or, where records are large, entries
 // that refer to them. Filters without any term (IS NULL, areas alone, TRUE) are at the front and
@@ -37,6 +40,7 @@
 #include "common/simd.hpp"
 #include "engines/tuple_key/kernels.hpp"
 #include "engines/tuple_key/key_index.hpp"
+#include "engines/tuple_key/likely.hpp"
 #include "engines/tuple_key/planner.hpp"
 #include "engines/tuple_key/records.hpp"
 #include "tamis/error.hpp"
@@ -51,10 +55,11 @@ using namespace tuple_key;
 constexpr std::size_t kTileKeys = 256;
 constexpr std::size_t kMostTiledKeys = 1024;  // an event with more is matched alone
 constexpr std::size_t kTileEvents = 16;
-constexpr std::size_t kMostRuns = 256;  // of one event that are fetched before they are tested
-constexpr std::size_t kListsAhead = 8;  // fetched, of a plan whose records lie in another order
-constexpr std::size_t kFirstHits = 32;  // then it is worth a look whether all targets are settled
-constexpr std::size_t kMostHits = 256;
+constexpr std::size_t kMostRuns = 256;   // of one event that are fetched before they are tested
+constexpr std::size_t kLikelyRuns = 32;  // of an event that are tested together
+constexpr std::size_t kListsAhead = 8;   // fetched, of a plan whose records lie in another order
+// After so many hits it is worth a look whether all targets are settled; with fewer targets sooner.
+constexpr std::size_t kLeastHits = 8, kMostHits = 256;
 constexpr double kMostRecordBytes = 18;        // for a constraint, of all copies of records
 constexpr std::size_t kCachedWords = 1 << 16;  // of a bitmap that is not worth fetching ahead
 
@@ -70,6 +75,13 @@ const Kernels& best_kernels() {
   }
 #endif
   return kKernelsV2;
+}
+
+// Roughly, to compare two ways through an event: a key, a filter behind guards, a record.
+double work_ns(const Counters& before, const Counters& after) {
+  return 2.0 * static_cast<double>(after.cells - before.cells) +
+         0.2 * static_cast<double>(after.filters - before.filters) +
+         8.0 * static_cast<double>(after.candidates - before.candidates);
 }
 
 struct SlotRank {
@@ -156,6 +168,7 @@ class TupleKeyScratch final : public Scratch {
   std::vector<std::pair<AttributeId, std::uint32_t>> attributes;  // of one event, with ranks
   std::vector<std::uint64_t> hits;
   const Kernels* kernels = nullptr;  // of this call
+  LikelyOrNot likely_or_not;
 };
 
 struct Settings {
@@ -179,10 +192,24 @@ class TupleKeyIndex final : public Index {
   };
 
   void prepare(const EventBatch& events, TileEvent& event, TupleKeyScratch& scratch) const;
+  void prepare_keys(TileEvent& event, TupleKeyScratch& scratch) const;
+  // An event by itself, its likely filters first.
+  void match_likely_first(const EventBatch& events, TileEvent& event, TupleKeyScratch& scratch,
+                          Collector& out, Counters& counters) const;
   void finish_tile(const EventBatch& events, TupleKeyScratch& scratch, Collector& out,
                    Counters& counters) const;
+  // An event that was begun.
   void match_alone(const EventBatch& events, const TileEvent& event, TupleKeyScratch& scratch,
                    Collector& out, Counters& counters) const;
+  // Hashes of the event's keys, into places that room(n) gives.
+  template <typename Room>
+  void write_keys(const TileEvent& event, const TupleKeyScratch& scratch, Room room) const {
+    const KeyIndex& plan = plans_[event.plan];
+    if (!event.is_small) return plan.for_each_key(scratch.terms, room);
+    const std::size_t n_keys = plan.n_small_keys(scratch.n_small_terms);
+    scratch.kernels->join(scratch.small_terms.data(), plan.small_keys(scratch.n_small_terms),
+                          n_keys, room(n_keys));
+  }
   // Appends the runs of keys that were found, and stops where these are enough for a while.
   void find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyScratch& scratch,
                  Counters& counters) const;
@@ -220,6 +247,7 @@ class TupleKeyIndex final : public Index {
   Column<std::uint64_t> records_;
   Column<std::uint8_t> plan_of_width_;  // plans_.size(): test all records
   std::vector<KeyIndex> plans_;
+  LikelyFilters likely_;
   // A record's second cache line, or the first again, in units of 8 bytes.
   std::uint32_t prefetch_distance_ = 3;
 };
@@ -246,11 +274,14 @@ TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table, const Set
   const std::size_t n_copies =
       std::clamp(static_cast<std::size_t>(kMostRecordBytes / std::max(1.0, bytes_of_copy)),
                  std::size_t{1}, n_plans);
-  if (n_units * n_copies >= std::uint64_t{1} << 32) {
+  if (n_units * (n_copies + 1) >= std::uint64_t{1} << 32) {
     throw ArgumentError("a segment of engine tuple-key must not exceed 32 GiB of records");
   }
+  likely_ = LikelyFilters(planner, encoder.terms(), table_->n_attributes());
+  std::uint64_t n_likely_units = 0;
+  for (const std::uint32_t filter : likely_.filters()) n_likely_units += encoder.size_of(filter);
   std::vector<std::uint64_t> records;
-  records.reserve(n_units * n_copies + kRecordPadding / 8);
+  records.reserve(n_units * n_copies + n_likely_units + kRecordPadding / 8);
   advise_huge_pages(records.data(), records.capacity() * sizeof records[0]);
   records.resize(records.capacity());
   std::vector<std::uint32_t> record_at(n_filters);
@@ -276,6 +307,12 @@ TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table, const Set
     plans_.back().place_records(order, record_at, at, is_in_order);
     if (each == 0) header_.records_end = at;
   }
+  std::vector<std::uint32_t> places;
+  for (const std::uint32_t filter : likely_.filters()) {
+    places.push_back(at);
+    write(filter);
+  }
+  likely_.place_records(std::move(places));
   header_.n_plans = static_cast<std::uint32_t>(plans_.size());
   slots_ = std::move(encoder.slots);
   defaults_ = std::move(encoder.defaults);
@@ -300,6 +337,7 @@ TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table,
   for (std::uint32_t plan = 0; plan < header_.n_plans; ++plan) {
     plans_.emplace_back(sections, "tuple_key/plan" + std::to_string(plan) + "/");
   }
+  likely_ = LikelyFilters(sections);
 }
 
 void TupleKeyIndex::save(SectionWriter& sections) const {
@@ -312,6 +350,7 @@ void TupleKeyIndex::save(SectionWriter& sections) const {
   for (std::size_t plan = 0; plan < plans_.size(); ++plan) {
     plans_[plan].save(sections, "tuple_key/plan" + std::to_string(plan) + "/");
   }
+  likely_.save(sections);
 }
 
 std::unique_ptr<Scratch> TupleKeyIndex::make_scratch() const {
@@ -320,15 +359,15 @@ std::unique_ptr<Scratch> TupleKeyIndex::make_scratch() const {
   scratch->keys.resize(kTileKeys + kMostTiledKeys + 16);
   scratch->found.resize(kTileKeys + kMostTiledKeys + 17);
   scratch->hits.resize(kMostHits);
-  if (std::any_of(plans_.begin(), plans_.end(),
-                  [](const KeyIndex& plan) { return plan.has_guards(); })) {
+  if (likely_.size() > 0 || std::any_of(plans_.begin(), plans_.end(),
+                                        [](const KeyIndex& plan) { return plan.has_guards(); })) {
     scratch->guard_words.resize(kGuardWords);
     scratch->guard_words[0] = 1;  // "none" is always there
   }
   return scratch;
 }
 
-// The event's ranks, behind those of the tile, its plan and its terms.
+// The event's ranks, behind those of the tile.
 void TupleKeyIndex::prepare(const EventBatch& events, TileEvent& event,
                             TupleKeyScratch& scratch) const {
   scratch.attributes.clear();
@@ -351,6 +390,10 @@ void TupleKeyIndex::prepare(const EventBatch& events, TileEvent& event,
     scratch.attributes.emplace_back(attribute, rank);
   }
   event.ranks_end = scratch.slot_ranks.size();
+}
+
+// Its plan and its terms.
+void TupleKeyIndex::prepare_keys(TileEvent& event, TupleKeyScratch& scratch) const {
   event.plan = plan_of_width_[std::min(scratch.attributes.size(), plan_of_width_.size() - 1)];
   if (event.plan == plans_.size()) return;
   const KeyIndex& plan = plans_[event.plan];
@@ -439,7 +482,7 @@ bool TupleKeyIndex::verify(const EventBatch& events, const TileEvent& event, con
   state.runs = runs;
   state.n_runs = n_runs;
   state.hits = scratch.hits.data();
-  state.n_most_hits = kFirstHits;
+  state.n_most_hits = std::clamp(out.n_targets(), kLeastHits, kMostHits);
   const auto test = header_.lane_bytes == 1   ? scratch.kernels->verify8
                     : header_.lane_bytes == 2 ? scratch.kernels->verify16
                                               : scratch.kernels->verify32;
@@ -458,7 +501,6 @@ bool TupleKeyIndex::verify(const EventBatch& events, const TileEvent& event, con
       }
       out.add(filter);
     }
-    state.n_most_hits = std::min(2 * state.n_most_hits, kMostHits);
     goes_on = state.n_hits == 0 || !out.has_all();
   }
   counters.candidates += state.n_candidates;
@@ -515,11 +557,53 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
   scratch.tile.clear();
 }
 
+void TupleKeyIndex::match_likely_first(const EventBatch& events, TileEvent& event,
+                                       TupleKeyScratch& scratch, Collector& out,
+                                       Counters& counters) const {
+  out.begin_event();
+  load_ranks(event, scratch);
+  event.guards_begin = scratch.guards.size();
+  for (const auto& [attribute, rank] : scratch.attributes) {
+    scratch.guards.push_back(static_cast<std::uint16_t>(guard_of(presence_hash(attribute))));
+  }
+  event.guards_end = scratch.guards.size();
+  load_guards(event, scratch);
+  bool goes_on = true, has_values = false;
+  scratch.runs.clear();
+  const auto flush = [&] {
+    goes_on = verify(events, event, scratch.runs.data(), scratch.runs.size(), scratch, out,
+                     has_values, counters);
+    scratch.runs.clear();
+  };
+  for (std::size_t tier = 0; goes_on && tier < likely_.n_tiers(); ++tier) {
+    for (const auto& [attribute, rank] : scratch.attributes) {
+      const Run list = likely_.list(tier, attribute);
+      for (std::uint32_t begin = list.begin; goes_on && begin < list.end; begin += kMostRuns) {
+        const std::size_t n_here = std::min<std::size_t>(kMostRuns, list.end - begin);
+        const std::size_t n_passed = scratch.kernels->guard(
+            likely_.guards() + begin, n_here, scratch.guard_words.data(), scratch.passed.data());
+        counters.filters += n_here - n_passed;
+        for (std::size_t at = 0; at < n_passed; ++at) {
+          const std::uint32_t place = likely_.place(begin + scratch.passed[at]);
+          scratch.runs.push_back({place, place + 1});
+        }
+        if (scratch.runs.size() >= kLikelyRuns) flush();
+      }
+      if (!goes_on) break;
+    }
+    if (goes_on) flush();
+  }
+  unload_guards(event, scratch);
+  unload_ranks(event, scratch);
+  if (!goes_on) return;
+  prepare_keys(event, scratch);
+  match_alone(events, event, scratch, out, counters);
+}
+
 // An event with many keys, or one that tests all records.
 void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event,
                                 TupleKeyScratch& scratch, Collector& out,
                                 Counters& counters) const {
-  out.begin_event();
   load_ranks(event, scratch);
   bool has_values = false;
   const auto verify_runs = [&](const Run* runs, std::size_t n_runs) {
@@ -556,7 +640,7 @@ void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event
   };
   const std::size_t n_room = scratch.keys.size();
   if (goes_on) {
-    plan.for_each_key(scratch.terms, [&](std::size_t n_more) -> std::uint32_t* {
+    const auto room = [&](std::size_t n_more) -> std::uint32_t* {
       if (n_keys + n_more > n_room) {
         flush();
         if (!goes_on) return nullptr;
@@ -569,7 +653,8 @@ void TupleKeyIndex::match_alone(const EventBatch& events, const TileEvent& event
       std::uint32_t* place = scratch.keys.data() + n_keys;
       n_keys += n_more;
       return place;
-    });
+    };
+    write_keys(event, scratch, room);
     if (goes_on) flush();
   }
   unload_guards(event, scratch);
@@ -585,33 +670,51 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
   scratch.tile.clear();
   scratch.slot_ranks.clear();
   scratch.guards.clear();
+  const auto begin_tile = [&] {
+    scratch.slot_ranks.clear();
+    scratch.guards.clear();
+    n_keys = 0;
+  };
+  const bool may_settle =
+      likely_.size() > 0 && out.can_repeat() && out.n_targets() <= LikelyFilters::kMostTargets;
+  LikelyOrNot& likely_or_not = scratch.likely_or_not;
   for (std::size_t each = begin; each < end; ++each) {
     TileEvent event;
     event.event = each;
+    if (may_settle && (likely_or_not.is_trial() || likely_or_not.takes_likely())) {
+      finish_tile(events, scratch, out, counters);
+      begin_tile();
+      const Counters before = counters;
+      prepare(events, event, scratch);
+      if (likely_or_not.takes_likely()) {
+        match_likely_first(events, event, scratch, out, counters);
+      } else {
+        out.begin_event();
+        prepare_keys(event, scratch);
+        match_alone(events, event, scratch, out, counters);
+      }
+      likely_or_not.done(work_ns(before, counters));
+      begin_tile();
+      continue;
+    }
+    if (may_settle) likely_or_not.done(0);
     prepare(events, event, scratch);
+    prepare_keys(event, scratch);
     const bool is_scan = event.plan == plans_.size();
     if (is_scan || (!event.is_small && plans_[event.plan].n_keys(scratch.terms) > kMostTiledKeys)) {
       finish_tile(events, scratch, out, counters);
+      out.begin_event();
       match_alone(events, event, scratch, out, counters);
-      scratch.slot_ranks.clear();
-      scratch.guards.clear();
-      n_keys = 0;
+      begin_tile();
       continue;
     }
     event.keys_begin = n_keys;
     const KeyIndex& plan = plans_[event.plan];
-    if (event.is_small) {
-      const std::size_t n_more = plan.n_small_keys(scratch.n_small_terms);
-      scratch.kernels->join(scratch.small_terms.data(), plan.small_keys(scratch.n_small_terms),
-                            n_more, scratch.keys.data() + n_keys);
+    write_keys(event, scratch, [&](std::size_t n_more) {
+      std::uint32_t* place = scratch.keys.data() + n_keys;
       n_keys += n_more;
-    } else {
-      plan.for_each_key(scratch.terms, [&](std::size_t n_more) {
-        std::uint32_t* place = scratch.keys.data() + n_keys;
-        n_keys += n_more;
-        return place;
-      });
-    }
+      return place;
+    });
     event.keys_end = n_keys;
     // The last event's words are read at once.
     if (plan.n_words() > kCachedWords && each + 1 < end) {
@@ -622,9 +725,7 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
     scratch.tile.push_back(event);
     if (scratch.tile.size() == kTileEvents || n_keys > kTileKeys) {
       finish_tile(events, scratch, out, counters);
-      scratch.slot_ranks.clear();
-      scratch.guards.clear();
-      n_keys = 0;
+      begin_tile();
     }
   }
   finish_tile(events, scratch, out, counters);
@@ -633,7 +734,7 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
 
 std::size_t TupleKeyIndex::n_bytes() const {
   std::size_t n_all = sizeof(*this) + ranks_.n_bytes() + slots_.n_bytes() + defaults_.n_bytes() +
-                      records_.n_bytes() + plan_of_width_.n_bytes();
+                      records_.n_bytes() + plan_of_width_.n_bytes() + likely_.n_bytes();
   for (const KeyIndex& plan : plans_) n_all += sizeof(plan) + plan.n_bytes();
   return n_all;
 }

@@ -11,16 +11,16 @@ constexpr double kKnownShare = 0.9;
 }  // namespace
 
 void EventSample::take(const EventBatch& events, std::size_t begin, std::size_t end,
-                       std::size_t& n_until_next) {
+                       Deliver deliver, std::size_t& n_until_next) {
   std::size_t event = begin + n_until_next;
   const std::unique_lock lock(ring_lock_, std::try_to_lock);
   for (; event < end; event += n_taken() < kMostEvents ? 1 : kStride) {
-    if (lock.owns_lock()) copy(events, event);
+    if (lock.owns_lock()) copy(events, event, deliver);
   }
   n_until_next = event - end;
 }
 
-void EventSample::copy(const EventBatch& events, std::size_t event) {
+void EventSample::copy(const EventBatch& events, std::size_t event, Deliver deliver) {
   const std::size_t first = events.offsets[event], last = events.offsets[event + 1];
   std::size_t n_bytes = 0;
   for (std::size_t at = first; at < last; ++at) {
@@ -43,13 +43,15 @@ void EventSample::copy(const EventBatch& events, std::size_t event) {
     target.x = events.x[event];
     target.y = events.y[event];
   }
+  target.deliver = deliver;
   target.n_known = events.n_known;
   target.catalogue_id = events.catalogue_id;
   n_taken_.fetch_add(1, std::memory_order_relaxed);
 }
 
-EventBatch EventSample::read(std::uint64_t catalogue_id, std::size_t n_names) const {
-  EventBatch all;
+SampledEvents EventSample::read(std::uint64_t catalogue_id, std::size_t n_names) const {
+  SampledEvents sampled;
+  EventBatch& all = sampled.events;
   all.catalogue_id = catalogue_id;
   all.n_known = n_names;
   const std::lock_guard lock(ring_lock_);
@@ -78,8 +80,10 @@ EventBatch EventSample::read(std::uint64_t catalogue_id, std::size_t n_names) co
       all.add_position(event.has_position ? event.x : kNone, event.has_position ? event.y : kNone);
     }
     all.end_event();
+    sampled.to_subscribers += event.deliver == Deliver::subscribers ? 1 : 0;
   }
-  return all;
+  if (all.size() > 0) sampled.to_subscribers /= static_cast<double>(all.size());
+  return sampled;
 }
 
 }  // namespace tamis

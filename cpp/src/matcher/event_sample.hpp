@@ -15,9 +15,15 @@
 #include <string>
 #include <vector>
 
+#include "tamis/collector.hpp"
 #include "tamis/event_batch.hpp"
 
 namespace tamis {
+
+struct SampledEvents {
+  EventBatch events;
+  double to_subscribers = 0;  // share of them that was delivered to subscribers
+};
 
 class EventSample {
  public:
@@ -27,13 +33,13 @@ class EventSample {
   static constexpr std::size_t kMostValues = 4096, kMostStringBytes = 64 * 1024;
 
   // Events `begin` to `end` of a match. `n_until_next` is the caller's own, and begins with 0.
-  void see(const EventBatch& events, std::size_t begin, std::size_t end,
+  void see(const EventBatch& events, std::size_t begin, std::size_t end, Deliver deliver,
            std::size_t& n_until_next) {
     if (n_until_next >= end - begin) {
       n_until_next -= end - begin;
       return;
     }
-    take(events, begin, end, n_until_next);
+    take(events, begin, end, deliver, n_until_next);
   }
   // How many were ever taken.
   std::uint64_t n_taken() const { return n_taken_.load(std::memory_order_relaxed); }
@@ -41,7 +47,7 @@ class EventSample {
     return static_cast<std::size_t>(std::min<std::uint64_t>(n_taken(), kMostEvents));
   }
   // The events that were encoded for these names, or nearly all of them.
-  EventBatch read(std::uint64_t catalogue_id, std::size_t n_names) const;
+  SampledEvents read(std::uint64_t catalogue_id, std::size_t n_names) const;
 
   // Around fork, so that the child finds the ring whole and unlocked.
   void lock() { ring_lock_.lock(); }
@@ -55,12 +61,13 @@ class EventSample {
     std::string bytes;
     double x = 0, y = 0;
     bool has_position = false;
+    Deliver deliver = Deliver::subscriptions;
     std::size_t n_known = 0;
     std::uint64_t catalogue_id = 0;
   };
-  void take(const EventBatch& events, std::size_t begin, std::size_t end,
+  void take(const EventBatch& events, std::size_t begin, std::size_t end, Deliver deliver,
             std::size_t& n_until_next);
-  void copy(const EventBatch& events, std::size_t event);
+  void copy(const EventBatch& events, std::size_t event, Deliver deliver);
 
   mutable std::mutex ring_lock_;
   std::array<Event, kMostEvents> ring_;

@@ -223,7 +223,7 @@ MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptio
         match_range(snapshot, events, options, counts_hits, begin, end, rows, *workspace);
     workspace->keep_only(snapshot);
     if (state_->sample) {
-      state_->sample->see(events, begin, end, workspace->n_until_sampled);
+      state_->sample->see(events, begin, end, options.deliver, workspace->n_until_sampled);
       state_->after_sampling();
     }
     state_->workspaces.give(std::move(workspace));

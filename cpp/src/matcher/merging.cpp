@@ -51,7 +51,7 @@ std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const
 
 Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<const Segment>> inputs,
                                              std::uint64_t version,
-                                             const EventBatch& events) const {
+                                             const SampledEvents& events) const {
   Merged merged;
   if (inputs.size() == 1 && inputs[0]->groups().size() == 1 && inputs[0]->size() >= kLargeMerge) {
     // Nothing to join: if nothing died, the index is built over the filters where they are, which
@@ -104,7 +104,8 @@ Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<con
   return merged;
 }
 
-void Matcher::State::build(Merged& merged, SegmentFilters filters, const EventBatch& events) const {
+void Matcher::State::build(Merged& merged, SegmentFilters filters,
+                           const SampledEvents& events) const {
   if (choice_) {
     merged.segment = Segment::build(std::move(filters), *choice_, naive_);
     return;
@@ -188,8 +189,8 @@ void Matcher::State::run_merger() {
     Merged merged;
     std::exception_ptr error;
     try {
-      const EventBatch events =
-          sample ? sample->read(names->catalogue_id(), names->size()) : EventBatch();
+      const SampledEvents events =
+          sample ? sample->read(names->catalogue_id(), names->size()) : SampledEvents();
       merged = merge(inputs, version, events);
     } catch (...) {
       error = std::current_exception();  // the inputs are still there; flush() tells

@@ -139,21 +139,53 @@ std::shared_ptr<FilterTable> sample_of(const FilterTable& table, const Part& par
   return sample;
 }
 
+// Whom a trial delivers to.
+class Targets {
+ public:
+  static Targets own(std::size_t n_filters) {  // each filter is one
+    Targets targets;
+    targets.of_.resize(n_filters);
+    std::iota(targets.of_.begin(), targets.of_.end(), 0u);
+    targets.n_all_ = n_filters;
+    return targets;
+  }
+  static Targets subscribers(std::span<const std::uint32_t> subscriber_of) {
+    Targets targets;
+    targets.of_.assign(subscriber_of.begin(), subscriber_of.end());
+    for (const std::uint32_t each : subscriber_of) {
+      targets.n_all_ = std::max(targets.n_all_, each + std::size_t{1});
+    }
+    targets.can_repeat_ = true;
+    return targets;
+  }
+  Collector::Setup setup() const {
+    Collector::Setup setup;
+    setup.slot_of = setup.target_of = of_.data();
+    setup.can_repeat = can_repeat_;
+    setup.n_targets = n_all_;
+    return setup;
+  }
+
+ private:
+  std::vector<std::uint32_t> of_;  // [n_filters]
+  std::size_t n_all_ = 0;
+  bool can_repeat_ = false;
+};
+
+struct Sample {
+  std::shared_ptr<const FilterTable> table;
+  Targets targets;
+};
+
 struct Counted {
   Work work;  // of an event
   double n_matches = 0;
 };
 
-Counted count_work(const Index& index, std::size_t n_filters, const EventBatch& events) {
-  std::vector<std::uint32_t> targets(n_filters);
-  std::iota(targets.begin(), targets.end(), 0u);
-  Collector::Setup setup;
-  setup.slot_of = setup.target_of = targets.data();
-  setup.can_repeat = false;
-  setup.n_targets = n_filters;
+Counted count_work(const Index& index, const Targets& targets, const EventBatch& events) {
   Stamps stamps;
   CollectorBuffers buffers;
-  Collector out(setup, stamps, buffers);
+  Collector out(targets.setup(), stamps, buffers);
   const std::unique_ptr<Scratch> scratch = index.make_scratch();
   index.match(events, 0, events.size(), *scratch, out);
   const auto n_events = static_cast<double>(events.size());
@@ -196,6 +228,33 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+// So many filters must match an event, one after another, until one of every subscriber has: as
+// likely as not. Each of a subscriber's filters is as likely to match as any other.
+double matches_until_settled(std::span<const std::uint32_t> subscriber_of) {
+  std::vector<std::uint32_t> n_filters_of;
+  for (const std::uint32_t subscriber : subscriber_of) {
+    if (subscriber >= n_filters_of.size()) n_filters_of.resize(std::size_t{2} * subscriber + 1);
+    ++n_filters_of[subscriber];
+  }
+  std::sort(n_filters_of.begin(), n_filters_of.end(), std::greater<>());
+  const auto chance_of_all = [&](double n_matches) {
+    double chance = 1;
+    for (std::size_t at = 0; at < n_filters_of.size() && n_filters_of[at] > 0; ++at) {
+      chance *=
+          1 - std::exp(-n_matches * n_filters_of[at] / static_cast<double>(subscriber_of.size()));
+      if (chance < 0.5) break;
+    }
+    return chance;
+  };
+  double low = 0, high = 1;
+  while (chance_of_all(high) < 0.5) high *= 2;
+  while (high - low > 0.01 * high) {
+    const double middle = (low + high) / 2;
+    (chance_of_all(middle) < 0.5 ? low : high) = middle;
+  }
+  return high;
+}
+
 struct Trial {
   Estimate estimate;
   std::shared_ptr<const Index> index, smaller;
@@ -218,13 +277,8 @@ double extrapolate(const Trial& trial, double ns, double smaller_ns) {
 // Single events through an index, as a match does it.
 class Stopwatch {
  public:
-  Stopwatch(const Index& index, std::size_t n_filters)
-      : index_(index), scratch_(index.make_scratch()), targets_(n_filters) {
-    std::iota(targets_.begin(), targets_.end(), 0u);
-    setup_.slot_of = setup_.target_of = targets_.data();
-    setup_.can_repeat = false;
-    setup_.n_targets = n_filters;
-  }
+  Stopwatch(const Index& index, const Targets& targets)
+      : index_(index), scratch_(index.make_scratch()), setup_(targets.setup()) {}
   // Takes the time of a round; the events are the same in each.
   void run(const EventBatch& events) {
     const std::size_t n_events = std::min(events.size(), kTimedEvents);
@@ -246,7 +300,6 @@ class Stopwatch {
  private:
   const Index& index_;
   std::unique_ptr<Scratch> scratch_;
-  std::vector<std::uint32_t> targets_;
   Collector::Setup setup_;
   Stamps stamps_;
   CollectorBuffers buffers_;
@@ -255,11 +308,14 @@ class Stopwatch {
 
 class Planner {
  public:
-  Planner(const SegmentFilters& filters, const EventBatch& seen) : filters_(filters) {
-    const bool is_guess = seen.size() < kMinEvents;
-    if (is_guess) guessed_ = guess_events(*filters.table, kGuessedEvents);
-    events_ = is_guess ? &guessed_ : &seen;
-    facts_ = facts_of(*events_, is_guess);
+  Planner(const SegmentFilters& filters, const SampledEvents& seen) : filters_(filters) {
+    const bool is_guess = seen.events.size() < kMinEvents;
+    if (is_guess) guessed_.events = guess_events(*filters.table, kGuessedEvents);
+    facts_ = facts_of(is_guess ? guessed_ : seen, is_guess);
+    events_ = is_guess ? &guessed_.events : &seen.events;
+    if (facts_.is_for_subscribers() && filters.size() > 0) {
+      n_until_settled_ = matches_until_settled(filters.subscriber_of.span());
+    }
   }
 
   SegmentPlan plan();
@@ -270,14 +326,15 @@ class Planner {
  private:
   GroupPlan plan_part(const Part& part, bool keeps_index);
   std::vector<Estimate> candidates(const Part& part) const;  // without estimates yet
-  Trial try_out(const Estimate& candidate, const Part& part,
-                const std::shared_ptr<const FilterTable>& sample,
-                const std::shared_ptr<const FilterTable>& smaller) const;
+  Trial try_out(const Estimate& candidate, const Part& part, const Sample& sample,
+                const Sample* smaller) const;
 
   const SegmentFilters& filters_;
-  EventBatch guessed_;
+  SampledEvents guessed_;
   const EventBatch* events_ = nullptr;
   EventFacts facts_;
+  // Matches after which an event needs no further look; for subscriptions that is never.
+  double n_until_settled_ = std::numeric_limits<double>::infinity();
   std::vector<Part> parts_;  // of the groups of the plan
   std::shared_ptr<const Index> index_;
   double n_matches_ = 0;
@@ -314,26 +371,26 @@ std::vector<Estimate> Planner::candidates(const Part& part) const {
   return found;
 }
 
-Trial Planner::try_out(const Estimate& candidate, const Part& part,
-                       const std::shared_ptr<const FilterTable>& sample,
-                       const std::shared_ptr<const FilterTable>& smaller) const {
+Trial Planner::try_out(const Estimate& candidate, const Part& part, const Sample& sample,
+                       const Sample* smaller) const {
   const EngineChoice& choice = candidate.choice;
   Trial trial;
   trial.estimate = candidate;
-  trial.index = choice.engine->build(sample, candidate.tried_with);
-  const Counted counted = count_work(*trial.index, sample->size(), *events_);
-  const double scale = static_cast<double>(part.n_filters) / static_cast<double>(sample->size());
+  trial.index = choice.engine->build(sample.table, candidate.tried_with);
+  const Counted counted = count_work(*trial.index, sample.targets, *events_);
+  const auto n_sampled = static_cast<double>(sample.table->size());
+  const double scale = static_cast<double>(part.n_filters) / n_sampled;
   const auto n_bytes = static_cast<double>(trial.index->n_bytes());
   trial.tried = model(*candidate.cost, counted.work, facts_, counted.n_matches, n_bytes);
   trial.n_matches = counted.n_matches * scale;
   trial.estimate.work = counted.work;
   trial.estimate.n_bytes = n_bytes * scale;
-  if (smaller) {
-    trial.smaller = choice.engine->build(smaller, candidate.tried_with);
-    const Counted fewer = count_work(*trial.smaller, smaller->size(), *events_);
+  if (smaller != nullptr) {
+    trial.smaller = choice.engine->build(smaller->table, candidate.tried_with);
+    const Counted fewer = count_work(*trial.smaller, smaller->targets, *events_);
     trial.tried_smaller = model(*candidate.cost, fewer.work, facts_, fewer.n_matches,
                                 static_cast<double>(trial.smaller->n_bytes()));
-    const double ratio = static_cast<double>(sample->size()) / static_cast<double>(smaller->size());
+    const double ratio = n_sampled / static_cast<double>(smaller->table->size());
     for (const auto unit : kUnits) {
       const double more = counted.work.*unit, less = fewer.work.*unit;
       // Work grows as a power of the filters, between not at all and in proportion.
@@ -342,6 +399,10 @@ Trial Planner::try_out(const Estimate& candidate, const Part& part,
           is_clear ? std::clamp(std::log(more / less) / std::log(ratio), 0.0, 1.0) : 1.0;
       trial.estimate.work.*unit = more * std::pow(scale, power);
     }
+    // Engines stop where every subscriber is settled; a sample has too few matches to get there.
+    const double looked_at = std::min(1.0, n_until_settled_ / std::max(1e-9, trial.n_matches));
+    trial.n_matches *= looked_at;
+    for (const auto unit : kUnits) trial.estimate.work.*unit *= looked_at;
   }
   trial.full =
       model(*candidate.cost, trial.estimate.work, facts_, trial.n_matches, trial.estimate.n_bytes);
@@ -353,12 +414,15 @@ GroupPlan Planner::plan_part(const Part& part, bool keeps_index) {
   const std::size_t n_tried = std::min(
       part.n_filters, std::clamp(part.n_filters / kTrialShare, kMinTrialFilters, kMaxTrialFilters));
   const bool is_whole = n_tried == filters_.size();
-  const std::shared_ptr<const FilterTable> sample =
-      is_whole ? std::shared_ptr<const FilterTable>(filters_.table)
-               : sample_of(*filters_.table, part, n_tried);
-  std::shared_ptr<const FilterTable> smaller;
+  const Sample sample{is_whole ? std::shared_ptr<const FilterTable>(filters_.table)
+                               : sample_of(*filters_.table, part, n_tried),
+                      is_whole && facts_.is_for_subscribers()
+                          ? Targets::subscribers(filters_.subscriber_of.span())
+                          : Targets::own(n_tried)};
+  std::optional<Sample> smaller;
   if (n_tried < part.n_filters) {
-    smaller = sample_of(*filters_.table, part, n_tried / kSmallerTrial);
+    const std::size_t n_fewer = n_tried / kSmallerTrial;
+    smaller = {sample_of(*filters_.table, part, n_fewer), Targets::own(n_fewer)};
   }
   GroupPlan plan;
   plan.filters = part.name;
@@ -366,12 +430,12 @@ GroupPlan Planner::plan_part(const Part& part, bool keeps_index) {
   plan.n_trial_filters = n_tried;
   std::vector<Trial> trials;
   for (const Estimate& candidate : candidates(part)) {
-    trials.push_back(try_out(candidate, part, sample, smaller));
+    trials.push_back(try_out(candidate, part, sample, smaller ? &*smaller : nullptr));
   }
   std::vector<Stopwatch> watches;  // of each trial, then of each smaller one
-  for (const Trial& trial : trials) watches.emplace_back(*trial.index, sample->size());
+  for (const Trial& trial : trials) watches.emplace_back(*trial.index, sample.targets);
   for (const Trial& trial : trials) {
-    if (trial.smaller) watches.emplace_back(*trial.smaller, smaller->size());
+    if (trial.smaller) watches.emplace_back(*trial.smaller, smaller->targets);
   }
   for (std::size_t round = 0; round < kRounds; ++round) {
     for (Stopwatch& watch : watches) watch.run(*events_);
@@ -462,6 +526,11 @@ double usual_width(const EventBatch& events) {
   return std::round(std::exp2(std::round(2 * std::log2(middle)) / 2));
 }
 
+Targets targets_of(const Group& group, const EventFacts& facts) {
+  return facts.is_for_subscribers() ? Targets::subscribers(group.filters().subscriber_of.span())
+                                    : Targets::own(group.size());
+}
+
 }  // namespace
 
 const Estimate& GroupPlan::chosen() const {
@@ -481,8 +550,10 @@ double SegmentPlan::model_ns() const {
   return all;
 }
 
-EventFacts facts_of(const EventBatch& events, bool is_guess) {
+EventFacts facts_of(const SampledEvents& sampled, bool is_guess) {
+  const EventBatch& events = sampled.events;
   EventFacts facts;
+  facts.to_subscribers = sampled.to_subscribers;
   facts.is_guess = is_guess;
   facts.n_events = events.size();
   if (events.size() == 0) return facts;
@@ -501,6 +572,7 @@ EventFacts facts_of(const EventBatch& events, bool is_guess) {
 }
 
 double difference(const EventFacts& before, const EventFacts& now) {
+  if (before.is_for_subscribers() != now.is_for_subscribers()) return 1;
   double apart = std::abs(before.positions - now.positions);
   double all = 1;
   const std::size_t n_most = std::max(before.presences.size(), now.presences.size());
@@ -514,7 +586,7 @@ double difference(const EventFacts& before, const EventFacts& now) {
   return apart / all;
 }
 
-PlannedSegment build_planned(SegmentFilters filters, const EventBatch& events) {
+PlannedSegment build_planned(SegmentFilters filters, const SampledEvents& events) {
   Planner planner(filters, events);
   auto plan = std::make_shared<SegmentPlan>(planner.plan());
   std::vector<Group> groups;
@@ -542,8 +614,21 @@ PlannedSegment build_planned(SegmentFilters filters, const EventBatch& events) {
   return {Segment::planned(std::move(groups)), std::move(plan)};
 }
 
-double model_ns(const Segment& segment, const EventBatch& events) {
+double measure_ns(const Segment& segment, const SampledEvents& events) {
   const EventFacts facts = facts_of(events, false);
+  double ns = 0;
+  for (const Group& group : segment.groups()) {
+    const Targets targets = targets_of(group, facts);
+    Stopwatch watch(group.index(), targets);
+    for (std::size_t round = 0; round < kRounds; ++round) watch.run(events.events);
+    ns += watch.least_ns();
+  }
+  return ns;
+}
+
+double model_ns(const Segment& segment, const SampledEvents& sampled) {
+  const EventBatch& events = sampled.events;
+  const EventFacts facts = facts_of(sampled, false);
   double ns = 0;
   for (const Group& group : segment.groups()) {
     const EngineChoice& choice = group.choice();
@@ -553,7 +638,7 @@ double model_ns(const Segment& segment, const EventBatch& events) {
                                             choice.parameters.at(each.parameter) == each.value;
                                    });
     if (cost == choice.engine->costs.end()) return std::numeric_limits<double>::infinity();
-    const Counted counted = count_work(group.index(), group.size(), events);
+    const Counted counted = count_work(group.index(), targets_of(group, facts), events);
     const Modelled modelled = model(*cost, counted.work, facts, counted.n_matches,
                                     static_cast<double>(group.index().n_bytes()));
     ns += modelled.fixed + modelled.growing;
@@ -561,7 +646,7 @@ double model_ns(const Segment& segment, const EventBatch& events) {
   return ns;
 }
 
-std::shared_ptr<const SegmentPlan> plan_again(const Segment& segment, const EventBatch& events) {
+std::shared_ptr<const SegmentPlan> plan_again(const Segment& segment, const SampledEvents& events) {
   if (segment.groups().size() == 1) {
     return std::make_shared<SegmentPlan>(Planner(segment.groups()[0].filters(), events).plan());
   }

@@ -19,6 +19,7 @@
 
 #include <memory>
 
+#include "event_sample.hpp"
 #include "plan.hpp"
 
 namespace tamis {
@@ -29,15 +30,17 @@ struct PlannedSegment {
 };
 
 // Plans and builds. `events` may be empty: then they are guessed.
-PlannedSegment build_planned(SegmentFilters filters, const EventBatch& events);
+PlannedSegment build_planned(SegmentFilters filters, const SampledEvents& events);
 
 // What an event costs with the indexes that the segment has, by their cost models.
-double model_ns(const Segment& segment, const EventBatch& events);
+double model_ns(const Segment& segment, const SampledEvents& events);
+// The same by the clock.
+double measure_ns(const Segment& segment, const SampledEvents& events);
 // What it would cost if the segment were planned anew. Builds nothing but trials.
-std::shared_ptr<const SegmentPlan> plan_again(const Segment& segment, const EventBatch& events);
+std::shared_ptr<const SegmentPlan> plan_again(const Segment& segment, const SampledEvents& events);
 
-EventFacts facts_of(const EventBatch& events, bool is_guess);
-// From 0, the same, to 1: how much attributes and positions of events have changed.
+EventFacts facts_of(const SampledEvents& events, bool is_guess);
+// From 0, the same, to 1: how much attributes, positions and delivery of events have changed.
 double difference(const EventFacts& before, const EventFacts& now);
 
 }  // namespace tamis

@@ -12,13 +12,17 @@
 namespace tamis {
 namespace {
 
-constexpr double kMuchWorse = 2;         // than the best plan: worth building an index again
+constexpr double kMuchWorse = 1.5;       // than the best plan: worth building an index again
+constexpr double kWorse = 1.2;           // the same for a plan that was a guess
 constexpr double kMaxDifference = 0.2;   // of facts about events that is taken for chance
 constexpr double kAsExpected = 1.5;      // estimate and count may be so far apart
 constexpr std::size_t kLookEvents = 32;  // that are run through the indexes
 
-EventBatch first_events(const EventBatch& events, std::size_t n_most) {
-  EventBatch some;
+SampledEvents first_events(const SampledEvents& sampled, std::size_t n_most) {
+  const EventBatch& events = sampled.events;
+  SampledEvents first;
+  first.to_subscribers = sampled.to_subscribers;
+  EventBatch& some = first.events;
   some.n_known = events.n_known;
   some.catalogue_id = events.catalogue_id;
   for (std::size_t event = 0; event < std::min(n_most, events.size()); ++event) {
@@ -28,17 +32,18 @@ EventBatch first_events(const EventBatch& events, std::size_t n_most) {
     if (events.has_positions()) some.add_position(events.x[event], events.y[event]);
     some.end_event();
   }
-  return some;
+  return first;
 }
 
 // How many times as much as with the new plan the present choice would cost.
-double times_as_much(const Segment& segment, const SegmentPlan& fresh, const EventBatch& events) {
+double times_as_much(const Segment& segment, const SegmentPlan& fresh,
+                     const SampledEvents& events) {
   if (segment.groups().size() == 1) {
     for (const Estimate& estimate : fresh.whole.estimates) {
       if (estimate.choice == segment.choice()) return estimate.ns / fresh.ns();
     }
   }
-  return model_ns(segment, events) / fresh.model_ns();
+  return measure_ns(segment, events) / fresh.ns();
 }
 
 // With the parameters of that plan, or with others?
@@ -89,6 +94,7 @@ std::vector<SegmentReasons> Matcher::State::plan() const {
       each.is_guess = plan->events.is_guess;
       each.n_attributes = plan->events.n_attributes;
       each.positions = plan->events.positions;
+      each.to_subscribers = plan->events.to_subscribers;
       each.n_matches = plan->n_matches;
       each.planning_s = plan->seconds;
       each.best_ns = plan->ns();
@@ -146,11 +152,11 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
   std::vector<std::shared_ptr<const Segment>> stale;
   std::exception_ptr error;
   try {
-    const EventBatch events = sample->read(names->catalogue_id(), names->size());
+    const SampledEvents events = sample->read(names->catalogue_id(), names->size());
     const EventFacts facts = facts_of(events, false);
-    const EventBatch few = first_events(events, kLookEvents);
+    const SampledEvents few = first_events(events, kLookEvents);
     for (const auto& segment : segments) {
-      if (!segment->is_planned() || few.size() < kLookEvents) continue;
+      if (!segment->is_planned() || few.events.size() < kLookEvents) continue;
       for (const Group& group : segment->groups()) group.check();
       const std::shared_ptr<const SegmentPlan> plan = plans[segment->serial()];
       if (plan && !plan->events.is_guess && difference(plan->events, facts) < kMaxDifference &&
@@ -158,7 +164,8 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
         continue;
       }
       std::shared_ptr<const SegmentPlan> fresh = plan_again(*segment, events);
-      if (!has_choices_of(*segment, *fresh) && times_as_much(*segment, *fresh, few) > kMuchWorse) {
+      const double most = plan && !plan->events.is_guess ? kMuchWorse : kWorse;
+      if (!has_choices_of(*segment, *fresh) && times_as_much(*segment, *fresh, few) > most) {
         stale.push_back(segment);
       } else {
         plans[segment->serial()] = std::move(fresh);

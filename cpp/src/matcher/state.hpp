@@ -259,8 +259,8 @@ class Matcher::State {
     std::shared_ptr<const SegmentPlan> plan;  // of engine="auto"
   };
   Merged merge(std::span<const std::shared_ptr<const Segment>> inputs, std::uint64_t version,
-               const EventBatch& events) const;
-  void build(Merged& merged, SegmentFilters filters, const EventBatch& events) const;
+               const SampledEvents& events) const;
+  void build(Merged& merged, SegmentFilters filters, const SampledEvents& events) const;
 
   std::optional<EngineChoice> choice_;  // none: planned
   const EngineChoice naive_;

@@ -12,7 +12,7 @@ constexpr char kMagic[] = "TAMISIMG";
 constexpr char kEndMagic[] = "TAMISEND";
 // 2: indexes of tuple-key and block-bitmap have other sections. 3: predicates are packed, number
 // intervals have 20 bytes, ranks have other sections.
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersion = 4;
 constexpr std::size_t kEdgeBytes = 64;  // of the header, of the footer, and between sections
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 

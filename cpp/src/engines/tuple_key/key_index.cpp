@@ -43,6 +43,7 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
   std::vector<std::uint64_t> hashed;  // hash << 32 | filter
   hashed.reserve(filters.size());
   std::vector<Guards> guards_of(plan.has_guards ? filters.size() : 0);
+  std::vector<float> chances(filters.size());  // that a filter accepts an event that has its key
   std::vector<std::uint64_t> value_bits;
   for (std::uint32_t filter = 0; filter < filters.size(); ++filter) {
     if (filters[filter].empty()) continue;
@@ -73,6 +74,13 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
       }
     }
     hashed.push_back(std::uint64_t{hash} << 32 | filter);
+    chances[filter] = filters.shares[filter];
+    for (const FilterTerm& term : filters[filter]) {
+      if (std::none_of(key.terms, key.terms + key.n_terms,
+                       [&](const Key::Term& of) { return of.attribute == term.attribute; })) {
+        chances[filter] *= static_cast<float>(model.presences[term.attribute]);
+      }
+    }
     for (std::uint32_t at = 0; at < key.n_guards; ++at) {
       const Key::Term& term = key.guards[at];
       const std::uint32_t presence = attributes[term.attribute].hash;
@@ -83,8 +91,14 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
   }
   std::sort(hashed.begin(), hashed.end());
   std::size_t n_keys = 0;
-  for (std::size_t at = 0; at < hashed.size(); ++at) {
-    n_keys += at == 0 || hashed[at] >> 32 != hashed[at - 1] >> 32;
+  for (auto begin = hashed.begin(); begin != hashed.end(); ++n_keys) {
+    const auto end = std::find_if(begin, hashed.end(),
+                                  [&](std::uint64_t each) { return each >> 32 != *begin >> 32; });
+    // The likeliest first: few subscribers are settled by the first few filters of a key.
+    std::stable_sort(begin, end, [&](std::uint64_t a, std::uint64_t b) {
+      return chances[static_cast<std::uint32_t>(a)] > chances[static_cast<std::uint32_t>(b)];
+    });
+    begin = end;
   }
   std::size_t n_bits = std::bit_ceil(std::max<std::size_t>(32, n_keys * kBitsPerKey));
   if (n_bits > kMostCachedBits) {

@@ -39,6 +39,9 @@ struct FilterTerm {
 struct FilterTerms {  // of all filters
   std::vector<FilterTerm> terms;
   std::vector<std::uint64_t> begins{0};  // [n_filters + 1]
+  // [n_filters] of events that have its attributes, which share it accepts, were ranks all as
+  // likely
+  std::vector<float> shares;
   std::size_t size() const { return begins.size() - 1; }
   std::span<const FilterTerm> operator[](std::size_t filter) const {
     return {terms.data() + begins[filter], terms.data() + begins[filter + 1]};

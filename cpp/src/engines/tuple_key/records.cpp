@@ -26,8 +26,10 @@ RecordEncoder::RecordEncoder(const FilterTable& table, const Ranks& ranks,
       n_lanes_(table.size()) {
   terms_.terms.reserve(table.n_constraints());
   terms_.begins.reserve(table.size() + 1);
+  terms_.shares.reserve(table.size());
   for (FilterIdx filter = 0; filter < table.size(); ++filter) {
     const bool is_possible = encode(filter, &terms_);
+    terms_.shares.push_back(share_);
     n_lanes_[filter] = is_possible ? static_cast<std::uint16_t>(lanes_.size()) : kImpossible;
     if (!is_possible) terms_.terms.resize(terms_.begins.back());
     terms_.begins.push_back(terms_.terms.size());
@@ -54,6 +56,7 @@ std::uint32_t RecordEncoder::slot_of(std::uint32_t& slot, std::uint32_t rank_of_
 bool RecordEncoder::encode(FilterIdx idx, FilterTerms* terms) {
   const FilterTable::Filter& filter = table_.filter(idx);
   lanes_.clear();
+  share_ = 1;
   needs_verify_ = filter.areas.count > n_areas_tested_ || filter.residuals.count > 0;
   for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
     const Constraint& constraint = table_.constraint(filter.constraints.first + at);
@@ -63,6 +66,9 @@ bool RecordEncoder::encode(FilterIdx idx, FilterTerms* terms) {
     needs_verify_ |= Ranks::needs_verify(table_, constraint);
     const std::uint32_t low = intervals_.front().low, high = intervals_.back().high;
     const std::uint32_t n_ranks = ranks_.n_ranks(attribute);
+    std::uint32_t n_accepted = 0;
+    for (const RankInterval& each : intervals_) n_accepted += each.high - each.low;
+    share_ *= static_cast<float>(n_accepted) / static_cast<float>(n_ranks);
     if (terms != nullptr && high < n_ranks) {
       const std::uint32_t value = high - low == 1 ? low : kNoValue;
       const auto first = terms->terms.begin() + static_cast<std::ptrdiff_t>(terms->begins.back());

@@ -65,6 +65,7 @@ class RecordEncoder {
   // Of the filter that was encoded last.
   std::vector<Lane> lanes_;
   bool needs_verify_ = false;
+  float share_ = 1;  // as FilterTerms::shares
   std::vector<RankInterval> intervals_;
 };
 
