@@ -73,7 +73,7 @@ class GridBuffers {
  public:
   static constexpr std::size_t kMostLaunches = PairBuffers::kMostBrought;  // after each begin()
   // For each event of a launch, on average.
-  static constexpr std::size_t kTasks = 48, kCandidates = 64;
+  static constexpr std::size_t kTasks = 96, kCandidates = 64;
 
   // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
   GridBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);

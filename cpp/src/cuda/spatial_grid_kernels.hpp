@@ -2,7 +2,7 @@
 //
 //     probe     a thread for each event: ranks, and the buckets of the cells and names around it;
 //               each bucket with something in it is a task, a large one several
-//     scan      two threads for each task: which of its places are near on the lattice?
+//     scan      eight threads for each task: which of its places are near on the lattice?
 //     test      a thread for each of these: the circle exactly, then the record of its filter
 //
 //     count     a thread for each place: its bucket, and a ticket there
@@ -168,50 +168,61 @@ __global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
   }
 }
 
-// Two threads share a task: each tests four places.
+// Eight threads share a task, so that its places are read side by side; each has several tasks on
+// their way at once.
 template <bool kFlat>
 __global__ void grid_scan(GridView grid, GridWork work, DeviceResults results) {
-  constexpr std::uint32_t kThreads = GridTask::kMostEntries / kGridStep;
+  constexpr std::uint32_t kThreads = GridTask::kMostEntries;
+  constexpr std::uint32_t kTasks = 4;
   const std::uint32_t segment = blockIdx.y;
   const GridTask* const tasks = work.tasks + segment * work.most_tasks;
   GridCandidate* const candidates = work.candidates + segment * work.most_candidates;
   GridCounts& counts = work.counts[segment];
   const std::uint64_t n_tasks = counts.n_tasks < work.most_tasks ? counts.n_tasks : work.most_tasks;
   const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
-  const std::uint32_t first = thread % kThreads * kGridStep;
+  const std::uint32_t which = thread % kThreads;  // of a task's places
+  const std::uint64_t n_sharing = gridDim.x * blockDim.x / kThreads;
   const auto x_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy & 0xFFFF); };
   const auto y_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy >> 16); };
-  for (std::uint64_t at = thread / kThreads; at < n_tasks;
-       at += gridDim.x * blockDim.x / kThreads) {
-    const GridTask task = tasks[at];
-    if (task.event == GridTask::kNoEvent) continue;
-    const std::uint32_t size = task.entries % GridTask::kMostEntries + 1;
-    const GridEntry* const begin =
-        grid.entries + task.entries / GridTask::kMostEntries * kGridStep + first;
-    const std::uint32_t missing = work.missing[task.event];
-    const std::uint32_t level = task.z_and_level >> 16;
-    const std::int32_t limit =
-        level == GridTask::kNoLattice ? 0x7FFFFFFF : grid.levels[level].level.limit;
-    const std::int32_t x = x_of(task.xy), y = y_of(task.xy), z = x_of(task.z_and_level);
-    GridEntry entries[kGridStep];  // all on their way at once
-    TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
-      entries[each] = {0, 0, 0, ~std::uint32_t{0}};
-      if (first + each < size) entries[each] = begin[each];
+  for (std::uint64_t at = thread / kThreads; at < n_tasks; at += kTasks * n_sharing) {
+    GridTask some[kTasks];
+    GridEntry entries[kTasks];
+    std::uint32_t missing[kTasks];
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
+      some[each] = {GridTask::kNoEvent, 0, 0, 0};
+      if (at + each * n_sharing < n_tasks) some[each] = tasks[at + each * n_sharing];
+    }
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
+      const GridTask& task = some[each];
+      const bool is_here =
+          task.event != GridTask::kNoEvent && which <= task.entries % GridTask::kMostEntries;
+      entries[each] = {};
+      missing[each] = 0;
+      if (!is_here) some[each].event = GridTask::kNoEvent;
+      if (is_here) {
+        entries[each] = grid.entries[task.entries / GridTask::kMostEntries * kGridStep + which];
+        missing[each] = work.missing[task.event];
+      }
     }
     std::uint32_t near = 0;
-    TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
+      const GridTask& task = some[each];
+      if (task.event == GridTask::kNoEvent) continue;
       const GridEntry& entry = entries[each];
-      const std::int32_t dx = x_of(entry.xy) - x, dy = y_of(entry.xy) - y;
-      const std::int32_t dz = kFlat ? 0 : x_of(entry.z) - z;
-      const bool is_near = first + each < size && (entry.bloom & missing) == 0 &&
-                           dx * dx + dy * dy + dz * dz <= limit;
+      const std::uint32_t level = task.z_and_level >> 16;
+      const std::int32_t limit =
+          level == GridTask::kNoLattice ? 0x7FFFFFFF : grid.levels[level].level.limit;
+      const std::int32_t dx = x_of(entry.xy) - x_of(task.xy), dy = y_of(entry.xy) - y_of(task.xy);
+      const std::int32_t dz = kFlat ? 0 : x_of(entry.z) - x_of(task.z_and_level);
+      const bool is_near =
+          (entry.bloom & missing[each]) == 0 && dx * dx + dy * dy + dz * dz <= limit;
       near |= static_cast<std::uint32_t>(is_near) << each;
     }
     std::uint64_t to = reserve(&counts.n_candidates, count_bits(near));
-    TAMIS_UNROLL for (std::uint32_t each = 0; each < kGridStep; ++each) {
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
       if ((near >> each & 1) == 0) continue;
       if (to < work.most_candidates) {
-        candidates[to++] = {task.event, entries[each].place};
+        candidates[to++] = {some[each].event, entries[each].place};
       } else {
         reserve(&results.counts->n_lost, 1);
       }

@@ -104,7 +104,8 @@ struct alignas(8) GridCandidate {
 // Tasks and candidates are in segments, each with its counter: thousands of warps that add to one
 // number wait for one another.
 inline constexpr std::uint32_t kGridSegments = 16;
-struct alignas(32) GridCounts {
+// Each in a line of its own: the cache does the atomic operations of a line one by one.
+struct alignas(256) GridCounts {
   std::uint64_t n_tasks, n_candidates;
 };
 
