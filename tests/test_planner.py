@@ -253,7 +253,7 @@ def test_plan_says_what_goes_to_a_gpu_and_what_it_takes() -> None:
     device = {
         "engine": "tuple-key-cuda",
         "why_not": "",
-        "least_events": 2400,
+        "least_events": 16_500,
         "here": {"ns": 0.0, "event_ns": 210.0},
         "there": {"ns": 31_000.0, "event_ns": 0.4},
         "n_index_bytes": 20,
@@ -276,13 +276,13 @@ def test_plan_says_what_goes_to_a_gpu_and_what_it_takes() -> None:
     plan = to_plan("auto", 0, [segment])
     lines = [line.strip() for line in str(plan).splitlines() if "GPU" in line]
     assert lines == [
-        "on the GPU from 2,400 events of a call: 31 µs + 0.4 ns an event there, "
+        "on the GPU from 16,500 events of a call: 31 µs + 0.4 ns an event there, "
         "210 ns an event here",
         "not on the GPU: the GPU is gone",
     ]
     first, second, third = (each["device"] for each in plan.to_dict()["segments"][0]["groups"])
     assert first["there"] == {"ns": 31_000.0, "event_ns": 0.4}
-    assert first["least_events"] == 2400
+    assert first["least_events"] == 16_500
     assert second["here"] is None
     assert third is None
 

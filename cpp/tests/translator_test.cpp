@@ -179,7 +179,7 @@ TEST(translator_answers_are_the_same_on_a_device) {
         }
       }
       // Several tasks, of the device or of the host.
-      const EventBatch many = random_batch(random, n_threads == 1 ? 300 : 9000);
+      const EventBatch many = random_batch(random, n_threads == 1 || from == 1 ? 300 : 9000);
       const MatchOptions counts{Output::count, Deliver::subscriptions};
       CHECK(found_by(matcher, many, counts) == found_by(naive, many, counts));
       for (const DeviceReasons& device : devices_of(matcher)) {
@@ -200,6 +200,63 @@ TEST(translator_answers_are_the_same_on_a_device) {
     }
   }
   CHECK(n_devices > 0);
+}
+
+TEST(translator_remembers_large_calls_for_a_while_and_tries_each_group_once) {
+  Random random(61);
+  std::vector<std::string> predicates(Translator::kLeastFilters);
+  for (std::string& each : predicates) {
+    each = "a0 = " + std::to_string(below(random, 90)) + " AND a1 > " +
+           std::to_string(below(random, 90));
+  }
+  const auto segment_of = [&](const char* engine) {
+    SegmentFilters filters(Space::plane);
+    filters.table = table_of(predicates, 2);
+    for (std::uint32_t slot = 0; slot < filters.table->size(); ++slot) filters.add(1, slot, slot);
+    std::vector<Group> groups;
+    groups.emplace_back(
+        std::move(filters),
+        EngineChoice{&find_engine(engine), complete_parameters(find_engine(engine), {})});
+    return Segment::planned(std::move(groups));
+  };
+  const std::shared_ptr<const Segment> segment = segment_of("tuple-key");
+  const Group& group = segment->groups()[0];
+  const EventBatch events = random_events(random, 64, 2);
+  Translator translator(std::nullopt, 2);
+  CHECK(!translator.wants(*segment));
+  translator.see_call(Translator::kLargeCall - 1);
+  CHECK(!translator.wants(*segment));
+  translator.see_call(Translator::kLargeCall);
+  CHECK(translator.wants(*segment));
+  CHECK(!translator.wants(*segment_of("spatial-grid")));
+  CHECK(!translator.wants(*segment_of("naive")));
+  translator.grow_older();
+  CHECK(translator.wants(*segment));
+  translator.grow_older();
+  CHECK(!translator.wants(*segment));
+  translator.translate(*segment, events, false);
+  CHECK(group.twin() == nullptr);
+
+  translator.see_call(Translator::kLargeCall);
+  translator.translate(*segment, random_events(random, 3, 2), false);
+  CHECK(group.twin() == nullptr);  // too few events: later
+  translator.translate(*segment, events, false);
+  const Twin* const first = group.twin();
+  CHECK(first != nullptr && first->reasons().is_measured);
+  CHECK(!translator.wants(*segment));
+  translator.translate(*segment, events, false);
+  CHECK(group.twin() == first);
+  // Other events: measured again. An index that is in use stays where it is.
+  const std::shared_ptr<const Index> index = first->index();
+  translator.translate(*segment, events, true);
+  CHECK(group.twin() != first && group.twin()->reasons().is_measured);
+  if (index) CHECK(group.twin()->index() == index);
+  // Where it has lost, a group of the same size is not tried.
+  const bool has_lost = group.twin()->reasons().least_events == 0;
+  const std::shared_ptr<const Segment> other = segment_of("tuple-key");
+  translator.translate(*other, events, false);
+  CHECK(other->groups()[0].twin() != nullptr);
+  CHECK_EQ(other->groups()[0].twin()->reasons().is_measured, !has_lost);
 }
 
 TEST(translator_leaves_matchers_alone_that_have_small_calls) {
@@ -257,6 +314,7 @@ TEST(translator_builds_again_after_open) {
   check_same(opened, naive, random_batch(random, 200));
 }
 
+#ifndef __SANITIZE_THREAD__  // which takes no new threads after fork
 TEST(translator_stays_on_the_host_in_a_child_of_fork) {
   Random random(53);
   const std::vector<std::string> predicates = random_predicates(random, 3000);
@@ -292,6 +350,7 @@ TEST(translator_stays_on_the_host_in_a_child_of_fork) {
   CHECK_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
   CHECK(found_by(matcher, events, options) == expected);
 }
+#endif
 
 // For the sanitizers: twins come and go while others match.
 TEST(translator_works_while_others_match_and_subscribe) {
