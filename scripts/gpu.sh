@@ -10,10 +10,11 @@ mkdir -p "$logs"
   lscpu | grep "Model name"; } | tee "$logs/machine.txt"
 
 cmake -G Ninja -S . -B build/gpu -DTAMIS_TESTS=ON -DTAMIS_PYTHON=OFF -DTAMIS_CUDA=ON > "$logs/cmake.log"
-cmake --build build/gpu --target tamis_gpu_tests tamis_gpu_bench > "$logs/build.log" || { tail -50 "$logs/build.log"; exit 1; }
+cmake --build build/gpu --target tamis_gpu_tests tamis_gpu_bench tamis_translator_bench > "$logs/build.log" || { tail -50 "$logs/build.log"; exit 1; }
 
-build/gpu/tamis_gpu_tests block_bitmap_cuda ccm clcb gpu_ hem ocm move spatial_grid_cuda tuple_key_cuda 2>&1 | tee "$logs/tests.txt"
+build/gpu/tamis_gpu_tests block_bitmap_cuda ccm clcb gpu_ hem ocm move spatial_grid_cuda translator tuple_key_cuda 2>&1 | tee "$logs/tests.txt"
 build/gpu/tamis_gpu_bench | tee "$logs/bench.txt"
+build/gpu/tamis_translator_bench | tee "$logs/translator.txt"
 # Small tests that start every kernel: a sanitizer is some hundred times slower.
 for tool in memcheck racecheck initcheck; do
   echo "compute-sanitizer $tool"

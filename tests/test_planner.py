@@ -12,9 +12,13 @@ import pytest
 
 import tamis
 from tamis import workloads
-from tamis.plans import Plan
+from tamis.plans import Plan, to_plan
 
 MOST_SAMPLED = 256
+
+
+def has_gpu() -> bool:
+    return any(each.device == "cuda" and each.available for each in tamis.engines())
 
 
 def loaded(key: str, n_events: int = 100, **overrides: Any) -> tamis.Matcher:
@@ -255,3 +259,67 @@ def test_a_child_of_fork_samples_and_plans() -> None:
     assert os.waitstatus_to_exitcode(status) == 0
     (segment,) = matcher.plan().segments
     assert segment.is_guess
+
+
+def test_plan_says_what_goes_to_a_gpu_and_what_it_takes() -> None:
+    facts = {
+        "filters": "all",
+        "engine": "tuple-key",
+        "parameters": {},
+        "n_filters": 5000,
+        "n_index_bytes": 10,
+        "n_trial_filters": 0,
+        "estimates": [],
+    }
+    device = {
+        "engine": "tuple-key-cuda",
+        "why_not": "",
+        "least_events": 16_500,
+        "here": {"ns": 0.0, "event_ns": 210.0},
+        "there": {"ns": 31_000.0, "event_ns": 0.4},
+        "n_index_bytes": 20,
+    }
+    lost = {"why_not": "the GPU is gone", "least_events": 0, "here": None, "there": None}
+    segment = {
+        "n_filters": 15_000,
+        "is_indexed": True,
+        "is_planned": True,
+        "n_events": 0,
+        "is_guess": False,
+        "n_attributes": 0.0,
+        "positions": 0.0,
+        "n_matches": 0.0,
+        "planning_s": 0.0,
+        "best_ns": 0.0,
+        "best_single_ns": 0.0,
+        "groups": [{**facts, "device": each} for each in (device, {**device, **lost}, None)],
+    }
+    plan = to_plan("auto", 0, [segment])
+    lines = [line.strip() for line in str(plan).splitlines() if "GPU" in line]
+    assert lines == [
+        "on the GPU from 16,500 events of a call: 31 µs + 0.4 ns an event there, "
+        "210 ns an event here",
+        "not on the GPU: the GPU is gone",
+    ]
+    first, second, third = (each["device"] for each in plan.to_dict()["segments"][0]["groups"])
+    assert first["there"] == {"ns": 31_000.0, "event_ns": 0.4}
+    assert first["least_events"] == 16_500
+    assert second["here"] is None
+    assert third is None
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+def test_a_large_call_without_a_gpu_stays_on_the_cpu_and_the_plan_says_why() -> None:
+    matcher = loaded("pcm-default", 4096, n_subscriptions=10_000)
+    (segment,) = matcher.plan().segments
+    (group,) = segment.groups
+    assert group.engine == "tuple-key"
+    assert group.device is not None
+    assert group.device.engine == "tuple-key-cuda"
+    assert group.device.least_events == 0
+    assert group.device.n_index_bytes == 0
+    assert f"not on the GPU: {group.device.why_not}" in str(matcher.plan())
+    assert (
+        loaded("pcm-default", 4000, n_subscriptions=10_000).plan().segments[0].groups[0].device
+        is None
+    )

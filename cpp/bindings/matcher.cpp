@@ -416,6 +416,24 @@ nb::dict to_dict(const EngineEstimate& estimate) {
   return all;
 }
 
+nb::dict to_dict(const CallCost& cost) {
+  nb::dict all;
+  all["ns"] = cost.ns;
+  all["event_ns"] = cost.event_ns;
+  return all;
+}
+
+nb::dict to_dict(const DeviceReasons& device) {
+  nb::dict all;
+  all["engine"] = device.engine.c_str();
+  all["why_not"] = device.why_not.c_str();
+  all["least_events"] = device.least_events;
+  all["here"] = device.is_measured ? nb::object(to_dict(device.here)) : nb::none();
+  all["there"] = device.is_measured ? nb::object(to_dict(device.there)) : nb::none();
+  all["n_index_bytes"] = device.n_index_bytes;
+  return all;
+}
+
 nb::dict to_dict(const SegmentReasons& segment) {
   nb::dict all;
   all["n_filters"] = segment.n_filters;
@@ -442,6 +460,7 @@ nb::dict to_dict(const SegmentReasons& segment) {
     nb::list estimates;
     for (const EngineEstimate& estimate : each.estimates) estimates.append(to_dict(estimate));
     group["estimates"] = estimates;
+    group["device"] = each.device ? nb::object(to_dict(*each.device)) : nb::none();
     groups.append(group);
   }
   all["groups"] = groups;

@@ -38,12 +38,39 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class CallCost:
+    """What a call of n events takes: ns + event_ns * n, on all threads of the matcher."""
+
+    ns: float
+    event_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePlan:
+    """The second index of a group, on a GPU, for large calls.
+
+    why_not        empty: it is used
+    least_events   of a call that goes there; 0: none does
+    here, there    as measured on the CPU and on the GPU, None if it did not come to that
+    n_index_bytes  of the second index
+    """
+
+    engine: str
+    why_not: str
+    least_events: int
+    here: CallCost | None
+    there: CallCost | None
+    n_index_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupPlan:
     """Filters of a segment that one engine has.
 
     filters          which: "all", "with an area", "with a fixed value", "others"
     n_trial_filters  how many the trial indexes had
     estimates        of each candidate, the cheapest first; none if the engine was given
+    device           None: no index on a GPU was tried, since calls are small or the engine has none
     """
 
     filters: str
@@ -53,6 +80,7 @@ class GroupPlan:
     n_index_bytes: int
     n_trial_filters: int
     estimates: tuple[Estimate, ...]
+    device: DevicePlan | None = None
 
     @property
     def ns(self) -> float | None:
@@ -121,9 +149,19 @@ class Plan:
 def to_plan(engine: str, n_new_filters: int, segments: list[dict[str, Any]]) -> Plan:
     """From what the core tells."""
 
+    def device(facts: dict[str, Any] | None) -> DevicePlan | None:
+        if facts is None:
+            return None
+        here, there = (
+            None if cost is None else CallCost(**cost)
+            for cost in (facts.pop("here"), facts.pop("there"))
+        )
+        return DevicePlan(**facts, here=here, there=there)
+
     def group(facts: dict[str, Any]) -> GroupPlan:
         estimates = tuple(Estimate(**each) for each in facts.pop("estimates"))
-        return GroupPlan(**facts, estimates=estimates)
+        on_device = device(facts.pop("device"))
+        return GroupPlan(**facts, estimates=estimates, device=on_device)
 
     found = []
     for facts in segments:
@@ -158,11 +196,10 @@ def _segment_lines(segment: SegmentPlan) -> list[str]:
             for place, group in enumerate(segment.groups)
         ]
     if segment.n_events == 0:
-        return lines + [
-            f"  {_counted(group.n_filters, 'filter')}: {_label(group)}"
-            ", as planned when it was saved"
-            for group in segment.groups
-        ]
+        for group in segment.groups:
+            which = f"{_counted(group.n_filters, 'filter')}: {_label(group)}"
+            lines += [f"  {which}, as planned when it was saved", *_device_lines(group)]
+        return lines
     seen = "made up from the filters, since none were seen" if segment.is_guess else "seen lately"
     located = f", {segment.positions:.0%} with a position" if segment.positions else ""
     delivered = ", delivered to subscribers" if segment.to_subscribers >= 0.5 else ""
@@ -218,4 +255,22 @@ def _group_lines(group: GroupPlan) -> list[str]:
         times = f"×{_amount(each.ns / least)}" if each.ns > least else ""
         work = ", ".join(f"{_amount(amount)} {name}" for name, amount in each.work.items())
         lines.append(f"    {label:<{width}}  {_time(each.ns):>8}  {times:<8}{work}")
-    return lines
+    return lines + _device_lines(group)
+
+
+def _device_lines(group: GroupPlan) -> list[str]:
+    device = group.device
+    if device is None:
+        return []
+    if device.why_not:
+        text = f"not on the GPU: {device.why_not}"
+    else:
+        text = f"on the GPU from {_counted(device.least_events, 'event')} of a call"
+    if device.here and device.there:
+        text += f": {_cost(device.there)} there, {_cost(device.here)} here"
+    return [f"    {text}"]
+
+
+def _cost(cost: CallCost) -> str:
+    each = f"{_time(cost.event_ns)} an event"
+    return f"{_time(cost.ns)} + {each}" if cost.ns >= cost.event_ns else each

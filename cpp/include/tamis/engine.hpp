@@ -130,6 +130,10 @@ struct Engine {
   std::size_t n_task_events = 256;
   // One for each way to build it that the planner may choose; none: "auto" never takes it.
   std::span<const CostModel> costs = {};
+  // The engine that has the same filters on a GPU: "auto" sends large batches there (translator.hpp
+  // in matcher/). Null: none. It must take the filters that this one takes, must not be one whose
+  // areas move, and must fail, where a device fails, before it begins the first event of a batch.
+  const char* on_device = nullptr;
 };
 
 // Every engine, in order of priority. One explicit table: self-registering statics vanish from

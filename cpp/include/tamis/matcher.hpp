@@ -45,6 +45,9 @@ struct MatcherOptions {
   std::size_t n_threads = 1;
   bool counts_hits = false;  // keep how often each subscription matched
   Parameters parameters;
+  // Of engine="auto": calls with so many events go to a GPU, where there is one. 0: none do; none:
+  // it is measured, where calls are large enough to be worth it. For tests.
+  std::optional<std::size_t> device_from;
 };
 
 struct NewSubscription {
@@ -126,6 +129,21 @@ struct EngineEstimate {
   std::vector<std::pair<std::string, double>> work;  // of an event, by counter
 };
 
+// What a call of n events takes: ns + event_ns * n.
+struct CallCost {
+  double ns = 0, event_ns = 0;
+};
+
+// Of engine="auto": the second index of a group, on a GPU.
+struct DeviceReasons {
+  std::string engine;
+  std::string why_not;           // empty: it is used
+  std::size_t least_events = 0;  // of a call that goes there; 0: none does
+  bool is_measured = false;
+  CallCost here, there;  // on all threads of the matcher
+  std::size_t n_index_bytes = 0;
+};
+
 struct GroupReasons {
   std::string filters;  // which of the segment's
   std::string engine;
@@ -133,6 +151,7 @@ struct GroupReasons {
   std::size_t n_filters = 0, n_index_bytes = 0;
   std::size_t n_trial_filters = 0;        // that the estimates were made with
   std::vector<EngineEstimate> estimates;  // the cheapest first
+  std::optional<DeviceReasons> device;    // none: nothing was tried, for calls were small
 };
 
 struct SegmentReasons {

@@ -13,6 +13,7 @@ Workspace::SegmentScratch& Workspace::scratch_of(const Segment& segment) {
   for (const Group& group : segment.groups()) {
     scratch.of_group.push_back(group.index().make_scratch());
   }
+  scratch.of_twin.resize(segment.groups().size());
   return scratch;
 }
 
@@ -61,7 +62,13 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
       setup.runs = to_subscribers ? nullptr : group.runs();
       setup.targets_id = to_subscribers ? 2 : 1;
       Collector& collector = add_collector(setup);
-      group.index().match(events, begin, end, *scratch.of_group[at], collector);
+      const Twin* const twin = group.twin();
+      if (twin != nullptr && twin->takes(events.size())) {
+        twin->match(events, begin, end, scratch.of_twin[at], group.index(), *scratch.of_group[at],
+                    collector);
+      } else {
+        group.index().match(events, begin, end, *scratch.of_group[at], collector);
+      }
       part.counters += collector.counters;
     }
   }

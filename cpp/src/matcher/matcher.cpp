@@ -6,26 +6,24 @@
 
 #include "common/thread_pool.hpp"
 #include "state.hpp"
+#include "tasks.hpp"
 
 namespace tamis {
 namespace {
 
-// Filters times events below which waking another thread costs more than it brings.
-constexpr std::size_t kMinParallelWork = std::size_t{1} << 20;
 constexpr std::size_t kMaxBitsetBytes = std::size_t{8} << 30;
 
-// Events of a task: some for each thread, so that none waits long for the last; but not few of what
-// an engine on a device can take, where fewer hardly take less time.
-std::size_t choose_task(const Snapshot& snapshot, std::size_t n_events, std::size_t n_threads) {
-  constexpr std::size_t kOnCpu = Engine{}.n_task_events, kLeastOnDevice = 8192;
-  std::size_t n_most = kOnCpu;
+// The largest tasks that an engine takes which has a part in a call of so many events.
+std::size_t most_task_events(const Snapshot& snapshot, std::size_t n_events) {
+  std::size_t n_most = Engine{}.n_task_events;
   for (const auto& segment : snapshot.segments) {
     for (const Group& group : segment->groups()) {
-      n_most = std::max(n_most, group.engine().n_task_events);
+      const Twin* const twin = group.twin();
+      const bool is_there = twin != nullptr && twin->takes(n_events);
+      n_most = std::max(n_most, (is_there ? twin->engine() : group.engine()).n_task_events);
     }
   }
-  if (n_most > kOnCpu) return std::clamp(n_events / n_threads, kLeastOnDevice, n_most);
-  return std::clamp<std::size_t>(n_events / (4 * n_threads), 1, n_most);
+  return n_most;
 }
 
 }  // namespace
@@ -81,6 +79,7 @@ MatcherStats Matcher::State::stats() const {
       each.n_constraints += group.table().n_constraints();
       each.n_table_bytes += group.n_table_bytes();
       each.n_index_bytes += group.index().n_bytes();
+      if (group.twin() != nullptr) each.n_index_bytes += group.twin()->n_bytes();
       if (!segment->is_planned() && !(group.choice() == segment->choice()))
         each.n_fallback_filters += group.size();
     }
@@ -207,10 +206,10 @@ MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptio
   std::int64_t* const counts =
       options.output == Output::ids ? result.offsets.data() + 1 : result.counts.data();
   const bool counts_hits = own.counts_hits && options.deliver == Deliver::subscriptions;
-  const bool is_small = events.size() * snapshot.n_filters() < kMinParallelWork;
-  const std::size_t events_per_task = own.n_threads == 1 || is_small
-                                          ? std::max<std::size_t>(events.size(), 1)
-                                          : choose_task(snapshot, events.size(), own.n_threads);
+  if (state_->translator) state_->translator->see_call(events.size());
+  const std::size_t events_per_task =
+      choose_task(own.n_threads == 1 ? 0 : most_task_events(snapshot, events.size()), events.size(),
+                  snapshot.n_filters(), own.n_threads);
   const std::size_t n_tasks = (events.size() + events_per_task - 1) / events_per_task;
   const auto run = [&](std::size_t task) {
     const std::size_t begin = task * events_per_task;

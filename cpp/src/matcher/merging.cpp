@@ -187,15 +187,16 @@ void Matcher::State::run_merger() {
     const std::shared_ptr<const Names> names = catalogue_.names();
     lock.unlock();
     Merged merged;
+    SampledEvents events;
     std::exception_ptr error;
     try {
-      const SampledEvents events =
-          sample ? sample->read(names->catalogue_id(), names->size()) : SampledEvents();
+      if (sample) events = sample->read(names->catalogue_id(), names->size());
       merged = merge(inputs, version, events);
     } catch (...) {
       error = std::current_exception();  // the inputs are still there; flush() tells
     }
     lock.lock();
+    std::shared_ptr<const Segment> planned;
     if (error) {
       merge_error_ = error;
     } else {
@@ -209,6 +210,7 @@ void Matcher::State::run_merger() {
         std::erase(stale_, input);
       }
       if (merged.plan) {
+        planned = merged.segment;
         if (merged.plan->events.is_guess) put_off_look();
         plans_[merged.segment->serial()] = std::move(merged.plan);
       }
@@ -228,6 +230,16 @@ void Matcher::State::run_merger() {
       lock.unlock();
       malloc_trim(0);  // or the pages of what was merged would stay with the process
       lock.lock();
+    }
+    if (planned && translator->wants(*planned)) {  // it is published: nobody waits for this
+      lock.unlock();
+      try {
+        translator->translate(*planned, events.events, false);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      if (error) merge_error_ = error;
     }
     is_merging_ = false;
     merger_is_idle_.notify_all();
@@ -250,7 +262,7 @@ void Matcher::State::wait_until_merged(std::unique_lock<std::mutex>& lock) {
     return merge_error_ || (!has_merge_to_do() && !is_merging_ && !is_look_asked_);
   };
   merger_is_idle_.wait(lock, is_idle);
-  if (!merge_error_ && has_new_events()) {
+  if (!merge_error_ && (has_new_events() || wants_twins())) {
     is_look_asked_ = true;
     wake_merger();
     merger_is_idle_.wait(lock, is_idle);

@@ -108,6 +108,7 @@ std::vector<SegmentReasons> Matcher::State::plan() const {
       reasons.parameters = group.choice().parameters;
       reasons.n_filters = group.size();
       reasons.n_index_bytes = group.index().n_bytes();
+      if (group.twin() != nullptr) reasons.device = group.twin()->reasons();
       if (plan == nullptr) continue;
       const GroupPlan& planned = is_as_planned ? plan->groups[at] : plan->whole;
       reasons.filters = planned.filters;
@@ -134,6 +135,12 @@ bool Matcher::State::has_new_events() const {
   return n_new >= kLookEvents;
 }
 
+bool Matcher::State::wants_twins() const {
+  return translator && std::any_of(segments_.begin(), segments_.end(), [&](const auto& segment) {
+           return translator->wants(*segment);
+         });
+}
+
 void Matcher::State::put_off_look() {
   look_interval_ = kFirstLook;
   next_look_ = sample->n_taken() + look_interval_;
@@ -155,22 +162,32 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
     const SampledEvents events = sample->read(names->catalogue_id(), names->size());
     const EventFacts facts = facts_of(events, false);
     const SampledEvents few = first_events(events, kLookEvents);
-    for (const auto& segment : segments) {
-      if (!segment->is_planned() || few.events.size() < kLookEvents) continue;
-      for (const Group& group : segment->groups()) group.check();
-      const std::shared_ptr<const SegmentPlan> plan = plans[segment->serial()];
+    // Gives a plan if the present one has to be looked at again.
+    const auto look_at = [&](const Segment& segment) -> std::shared_ptr<const SegmentPlan> {
+      if (few.events.size() < kLookEvents) return nullptr;
+      for (const Group& group : segment.groups()) group.check();
+      const std::shared_ptr<const SegmentPlan> plan = plans[segment.serial()];
       if (plan && !plan->events.is_guess && difference(plan->events, facts) < kMaxDifference &&
-          model_ns(*segment, few) < kAsExpected * plan->model_ns()) {
+          model_ns(segment, few) < kAsExpected * plan->model_ns()) {
+        return nullptr;
+      }
+      return plan_again(segment, events);
+    };
+    for (const auto& segment : segments) {
+      if (!segment->is_planned()) continue;
+      std::shared_ptr<const SegmentPlan> fresh = look_at(*segment);
+      const bool is_again = fresh != nullptr;
+      const std::shared_ptr<const SegmentPlan>& plan = plans[segment->serial()];
+      const double most = plan && !plan->events.is_guess ? kMuchWorse : kWorse;
+      if (is_again && !has_choices_of(*segment, *fresh) &&
+          times_as_much(*segment, *fresh, few) > most) {
+        stale.push_back(segment);
         continue;
       }
-      std::shared_ptr<const SegmentPlan> fresh = plan_again(*segment, events);
-      const double most = plan && !plan->events.is_guess ? kMuchWorse : kWorse;
-      if (!has_choices_of(*segment, *fresh) && times_as_much(*segment, *fresh, few) > most) {
-        stale.push_back(segment);
-      } else {
-        plans[segment->serial()] = std::move(fresh);
-      }
+      if (is_again) plans[segment->serial()] = std::move(fresh);
+      translator->translate(*segment, events.events, is_again);
     }
+    translator->grow_older();
   } catch (...) {
     error = std::current_exception();
   }

@@ -16,6 +16,7 @@
 #include "pivot_index.hpp"
 #include "storage/image.hpp"
 #include "tamis/engine.hpp"
+#include "twin.hpp"
 
 namespace tamis {
 
@@ -89,6 +90,14 @@ class Group {
   const std::uint64_t* runs() const { return runs_.data(); }  // of slots, for Collector::Setup
   std::size_t n_table_bytes() const;
 
+  // The index beside it on a device, or why there is none; null: that was not asked yet. Any thread
+  // may read it, and it lives as long as the group; one thread sets it.
+  const Twin* twin() const { return twin_.load(std::memory_order_acquire); }
+  void set_twin(std::unique_ptr<Twin> twin) const {
+    twin->keep(twin_.load(std::memory_order_relaxed));
+    twin_.store(twin.release(), std::memory_order_release);
+  }
+
   void save(SectionWriter& sections) const;
   // What was saved under `prefix`; without its index, a naive one instead. Sections that refer to
   // others are checked now, values and index on first use. Slots and numbers of subscribers must
@@ -112,7 +121,9 @@ class Group {
         runs_(std::move(other.runs_)),
         is_checked_(other.is_checked_.load()),
         image_(std::move(other.image_)),
-        prefix_(std::move(other.prefix_)) {}
+        prefix_(std::move(other.prefix_)),
+        twin_(other.twin_.exchange(nullptr)) {}
+  ~Group() { delete twin_.load(); }
 
  private:
   void check_image() const;
@@ -126,6 +137,7 @@ class Group {
   mutable std::atomic<bool> is_checked_{true};
   std::shared_ptr<const Image> image_;
   std::string prefix_;
+  mutable std::atomic<const Twin*> twin_{nullptr};  // owned
 };
 
 struct Group::Opened {

@@ -42,6 +42,7 @@ struct Workspace {
   struct SegmentScratch {
     std::uint64_t serial = 0;
     std::vector<std::unique_ptr<Scratch>> of_group;
+    std::vector<std::unique_ptr<Scratch>> of_twin;  // null where a group never needed it
   };
   std::vector<SegmentScratch> scratches;
   std::size_t n_until_sampled = 0;  // events, see EventSample
@@ -78,7 +79,7 @@ struct OpenedImage {
 OpenedImage open_image(const std::shared_ptr<const Image>& image, Space space,
                        const EngineChoice* wanted, const EngineChoice& naive);
 
-// Matches events `begin` to `end`.
+// Matches events `begin` to `end` of a call.
 MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
                       const MatchOptions& options, bool counts_hits, std::size_t begin,
                       std::size_t end, const MatchRows& rows, Workspace& workspace);

@@ -25,6 +25,7 @@
 #include "store.hpp"
 #include "tamis/error.hpp"
 #include "tamis/matcher.hpp"
+#include "translator.hpp"
 
 namespace tamis {
 
@@ -61,6 +62,7 @@ class Matcher::State {
                             given.parameters.begin()->first);
       }
       sample = std::make_unique<EventSample>();
+      translator = std::make_unique<Translator>(given.device_from, given.n_threads);
     } else {
       choice_ = EngineChoice{&find_engine(given.engine), {}};
       choice_->parameters = complete_parameters(*choice_->engine, given.parameters);
@@ -108,7 +110,8 @@ class Matcher::State {
 
   MatcherOptions options;
   Spares<Workspace> workspaces;
-  std::unique_ptr<EventSample> sample;  // null: the engine is given
+  std::unique_ptr<EventSample> sample;     // null: the engine is given
+  std::unique_ptr<Translator> translator;  // null, too
 
   // Called while matching: lets the merging thread look at the plans, if it is time to.
   void after_sampling() {
@@ -247,6 +250,7 @@ class Matcher::State {
   void ask_for_look();  // not under writer_
   // Are there events that no plan has seen, enough of them for a flush to wait for?
   bool has_new_events() const;
+  bool wants_twins() const;
   void put_off_look();
   void run_look(std::unique_lock<std::mutex>& lock);
 

@@ -24,8 +24,11 @@ constexpr std::size_t kHead = 256;
 std::atomic<std::size_t> n_free{std::numeric_limits<std::size_t>::max()};
 std::atomic<std::size_t> n_taken{0};
 std::atomic<bool> is_gone{false};
+constexpr std::size_t kMany = std::numeric_limits<std::size_t>::max();
+std::atomic<std::size_t> n_calls_left{kMany};
 
 void check(const char* what) {
+  if (n_calls_left != kMany && (n_calls_left == 0 || n_calls_left-- == 0)) is_gone = true;
   if (is_gone) throw_failed(what, "the device is gone");
 }
 
@@ -52,7 +55,11 @@ std::size_t give_back(void* memory) {
 namespace shim {
 
 void set_free_bytes(std::size_t n_bytes) { n_free = n_bytes; }
-void set_lost(bool is_lost) { is_gone = is_lost; }
+void set_lost(bool is_lost) {
+  is_gone = is_lost;
+  n_calls_left = kMany;
+}
+void lose_after(std::size_t n_calls) { n_calls_left = n_calls; }
 std::size_t n_bytes_taken() { return n_taken; }
 
 }  // namespace shim

@@ -1,0 +1,118 @@
+#include "translator.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "tamis/error.hpp"
+#include "twin.hpp"
+
+namespace tamis {
+namespace {
+
+const Engine* twin_of(const Engine& engine) {
+  if (engine.on_device == nullptr) return nullptr;
+  const auto found = std::find_if(engines().begin(), engines().end(), [&](const Engine& each) {
+    return std::string_view(each.name) == engine.on_device;
+  });
+  return found == engines().end() ? nullptr : &*found;
+}
+
+// The parameters that both know.
+Parameters parameters_for(const Engine& twin, const Parameters& of_host) {
+  Parameters shared;
+  for (const Parameter& each : twin.parameters) {
+    if (const auto found = of_host.find(each.name); found != of_host.end()) shared.insert(*found);
+  }
+  return complete_parameters(twin, shared);
+}
+
+}  // namespace
+
+Translator::Translator(std::optional<std::size_t> device_from, std::size_t n_threads)
+    : device_from_(device_from), n_threads_(n_threads), process_(::getpid()) {}
+
+bool Translator::is_wanted() const {
+  // A child of fork finds this as some other thread left it, and has no device.
+  if (process_ != ::getpid()) return false;
+  if (device_from_) return *device_from_ > 0;
+  return lately_.load(std::memory_order_relaxed) > 0;
+}
+
+bool Translator::wants(const Group& group) const {
+  return group.engine().on_device != nullptr && group.movable() == nullptr &&
+         (device_from_ || group.size() >= kLeastFilters);
+}
+
+bool Translator::wants(const Segment& segment) const {
+  return segment.is_planned() && is_wanted() &&
+         std::any_of(segment.groups().begin(), segment.groups().end(),
+                     [&](const Group& group) { return wants(group) && group.twin() == nullptr; });
+}
+
+void Translator::translate(const Segment& segment, const EventBatch& events, bool is_again) {
+  if (!segment.is_planned() || !is_wanted()) return;
+  if (is_again) lost_with_.clear();
+  for (const Group& group : segment.groups()) {
+    if (wants(group)) translate(group, events, is_again);
+  }
+}
+
+void Translator::translate(const Group& group, const EventBatch& events, bool is_again) {
+  const Twin* const before = group.twin();
+  if (before != nullptr && (!is_again || before->has_failed() || device_from_)) return;
+  if (!device_from_ && events.size() < kLeastSample) return;  // later
+  const Engine* const twin = twin_of(group.engine());
+  if (twin == nullptr) return;
+  group.check();
+  const auto give_up = [&](std::string why, const Calibration* measured = nullptr) {
+    group.set_twin(std::make_unique<Twin>(*twin, std::move(why), measured));
+  };
+  if (!gone_.empty()) return give_up(gone_);
+  if (const auto lost = lost_with_.find(twin);
+      lost != lost_with_.end() && group.size() < 2 * lost->second) {
+    return give_up(std::string(kSlower) + " for " + std::to_string(lost->second) + " filters");
+  }
+  try {
+    if (std::string reason = twin->unavailable(); !reason.empty()) return give_up(reason);
+    const EngineChoice choice{twin, parameters_for(*twin, group.choice().parameters)};
+    for (FilterIdx filter = 0; filter < group.size(); ++filter) {
+      if (!choice.can_index(group.table(), filter)) return give_up("it cannot index all filters");
+    }
+    std::shared_ptr<const Index> index = before == nullptr ? nullptr : before->index();
+    if (!index) index = twin->build(group.filters().table, choice.parameters);
+    if (device_from_) {
+      group.set_twin(std::make_unique<Twin>(*twin, std::move(index), *device_from_));
+      return;
+    }
+    const Calibration measured = calibrate({group.index(), group.engine()}, {*index, *twin},
+                                           group.size(), events, n_threads_);
+    if (measured.least_events != kNever) {
+      group.set_twin(std::make_unique<Twin>(*twin, std::move(index), measured));
+      return;
+    }
+    lost_with_[twin] = group.size();
+    // An index that was in use stays, for calls may be in it.
+    if (before != nullptr && before->index()) {
+      group.set_twin(std::make_unique<Twin>(*twin, std::move(index), measured));
+    } else {
+      give_up(kSlower, &measured);
+    }
+  } catch (const UnavailableError& error) {  // no room: the next segment may have it
+    give_up(error.what());
+  } catch (const ArgumentError& error) {  // what it cannot take
+    give_up(error.what());
+  } catch (const Error& error) {
+    gone_ = error.what();
+    give_up(gone_);
+  } catch (const std::bad_alloc&) {
+    give_up("this machine has no memory for a second index");
+  }
+}
+
+void Translator::grow_older() {
+  const int lately = lately_.load(std::memory_order_relaxed);
+  if (lately > 0) lately_.store(lately - 1, std::memory_order_relaxed);
+}
+
+}  // namespace tamis

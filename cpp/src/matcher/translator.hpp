@@ -1,0 +1,68 @@
+// Carries groups over to a device where large calls are quicker there: of engine="auto".
+//
+//     match        says how large calls are                                   an atomic, rarely set
+//     merger       after merges, when it looks at plans, before flush() returns:
+//                  large calls lately? ─► second index ─► timed beside the first ─► Twin (twin.hpp)
+//     match        calls of least_events and more go there
+//
+// Plans, images and moves know the index on the host alone.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "segment.hpp"
+
+namespace tamis {
+
+class Translator {
+ public:
+  // Smaller calls gain nothing that a second index would be worth: a launch with its copies takes
+  // tens of µs, and so many events take a quick engine on the host some 500 µs.
+  static constexpr std::size_t kLargeCall = 4096;
+  // A smaller group lies in the caches, where the host is done with an event about as soon as it
+  // could have packed it for a device. Not measured.
+  static constexpr std::size_t kLeastFilters = 4096;
+  // Fewer events say nothing of how long calls take.
+  static constexpr std::size_t kLeastSample = 16;
+
+  Translator(std::optional<std::size_t> device_from, std::size_t n_threads);
+
+  // A call with so many events begins.
+  void see_call(std::size_t n_events) {
+    if (n_events < kLargeCall) return;
+    if (lately_.load(std::memory_order_relaxed) != kLooks) {
+      lately_.store(kLooks, std::memory_order_relaxed);
+    }
+  }
+
+  // --- of the merging thread ---
+  // Has it groups that might gain and were not tried?
+  bool wants(const Segment& segment) const;
+  // Builds and times what it wants; `is_again`: also what was tried, for events are others now.
+  // What fails leaves a note in the group. Never throws for a device.
+  void translate(const Segment& segment, const EventBatch& events, bool is_again);
+  // A look at the plans ended: calls that were large long ago do not count.
+  void grow_older();
+
+ private:
+  // Large calls are remembered over so many looks at the plans.
+  static constexpr int kLooks = 2;
+
+  bool is_wanted() const;
+  bool wants(const Group& group) const;
+  void translate(const Group& group, const EventBatch& events, bool is_again);
+
+  const std::optional<std::size_t> device_from_;  // MatcherOptions
+  const std::size_t n_threads_;
+  const int process_;
+  std::atomic<int> lately_{0};
+  // Filters with which an engine was not quicker there: not tried again before there are twice as
+  // many, or events have changed.
+  std::map<const Engine*, std::size_t> lost_with_;
+  std::string gone_;  // why no device can be used any more
+};
+
+}  // namespace tamis
