@@ -45,6 +45,7 @@ struct Workspace {
   };
   std::vector<SegmentScratch> scratches;
   std::size_t n_until_sampled = 0;  // events, see EventSample
+  EventBatch events;                // of a task that encodes its own; empty between tasks
 
   SegmentScratch& scratch_of(const Segment& segment);
   // Lets go of the scratch of segments that are not in the snapshot.
