@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 import tamis
+import tamis.gpu
 from tamis import _core, workloads
 
 GPU_ENGINES = [engine.name for engine in tamis.engines() if engine.device == "cuda"]
@@ -25,12 +27,57 @@ def test_an_engine_without_a_gpu_is_refused_with_the_reason(name: str) -> None:
         tamis.Matcher(engine=name)
 
 
+@pytest.mark.skipif(not _core.cuda_unavailable(), reason="there is a GPU")
+def test_pinned_memory_without_a_gpu_is_refused_with_the_reason() -> None:
+    reason = tamis.gpu.unavailable()
+    assert reason == _core.cuda_unavailable()
+    with pytest.raises(tamis.UnavailableError, match="pinned memory needs a GPU: ") as caught:
+        tamis.gpu.pinned(10)
+    assert str(caught.value).endswith(reason)
+
+
+def test_pinned_memory_of_no_plain_values_or_sizes_is_refused() -> None:
+    with pytest.raises(tamis.ArgumentTypeError, match="dtype must be of plain values, not object"):
+        tamis.gpu.pinned(10, object)
+    with pytest.raises(tamis.ArgumentError, match=r"shape must be made of numbers from 0 up"):
+        tamis.gpu.pinned((3, -1))
+
+
+@pytest.mark.gpu
+def test_pinned_memory_goes_through_numpy_and_arrow_without_a_copy() -> None:
+    array = tamis.gpu.pinned((2, 3), "int32")
+    array[:] = 7
+    assert array.sum() == 42
+    assert tamis.gpu.pinned(0).shape == (0,)
+    values = tamis.gpu.pinned(4, "float64")
+    values[:] = [1, 2, 3, 4]
+    column = pa.Array.from_buffers(pa.float64(), 4, [None, pa.py_buffer(values)])
+    assert column.buffers()[1].address == values.ctypes.data
+    del values  # the buffer keeps the memory
+    matcher = tamis.Matcher(engine="tuple-key-cuda")
+    matcher.subscribe(1, "a >= 2 AND b <= 3")
+    matcher.flush()
+    found = matcher.match_many(pa.table({"a": column, "b": column}))
+    assert [list(ids) for ids in found] == [[], [1], [1], []]
+
+
+def test_offsets_are_the_results_own_memory() -> None:
+    matcher = tamis.Matcher()
+    matcher.subscribe(1, "a > 0")
+    found = matcher.match_many([{"a": 1}, {"a": 0}])
+    offsets = found.offsets
+    assert not offsets.flags.writeable
+    assert found._result.offsets().ctypes.data == offsets.ctypes.data
+    del found, matcher
+    assert offsets.tolist() == [0, 1, 1]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", GPU_ENGINES)
 @pytest.mark.parametrize("deliver", ["subscriptions", "subscribers"])
 @pytest.mark.parametrize("key", ["pcm-default", "clcb-default", "hem-default"])
 def test_answers_on_a_gpu_are_those_of_naive(name: str, deliver: str, key: str) -> None:
-    workload = workloads.get(key, seed=3, n_subscriptions=2000)
+    workload = workloads.get(key, seed=3, n_subscriptions=2000, planted=0.5)
     events = workload.events(200).read_all()
     found = []
     for engine in ("naive", name):
@@ -38,7 +85,7 @@ def test_answers_on_a_gpu_are_those_of_naive(name: str, deliver: str, key: str) 
         matcher.subscribe_many(workload.subscriptions().read_all())
         matcher.flush()
         result = matcher.match_many(events, deliver=deliver, position=workload.position)
-        found.append([set(ids.tolist()) for ids in result])
+        found.append([set(ids) for ids in result])
     assert found[0] == found[1]
     assert any(found[0])
 

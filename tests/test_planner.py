@@ -105,7 +105,7 @@ def test_an_empty_matcher_has_a_plan_without_segments() -> None:
 
 def test_new_events_make_it_plan_again() -> None:
     # Events with all attributes are dense, and events with four of sixty are sparse.
-    dense = workloads.get("hem-default", n_subscriptions=20_000, d=60, psi_s=6, psi_e=60)
+    dense = workloads.get("hem-default", n_subscriptions=60_000, d=60, psi_s=8, psi_e=60)
     rng = random.Random(3)
     names = [f"a{i}" for i in range(60)]
     matcher = tamis.Matcher(threads=1)
@@ -288,6 +288,7 @@ def test_plan_says_what_goes_to_a_gpu_and_what_it_takes() -> None:
         "is_guess": False,
         "n_attributes": 0.0,
         "positions": 0.0,
+        "to_subscribers": 0.0,
         "n_matches": 0.0,
         "planning_s": 0.0,
         "best_ns": 0.0,

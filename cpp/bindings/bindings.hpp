@@ -15,6 +15,7 @@ void bind_errors(nb::module_& module);
 void bind_language(nb::module_& module);
 void bind_engines(nb::module_& module);
 void bind_events(nb::module_& module);
+void bind_gpu(nb::module_& module);
 void bind_matcher(nb::module_& module);
 void bind_storage(nb::module_& module);
 

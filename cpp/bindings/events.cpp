@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -154,34 +155,88 @@ std::shared_ptr<EventBatch> encode_dicts(nb::handle events, const Names& names,
   return batch;
 }
 
-std::shared_ptr<EventBatch> encode_stream(nb::handle capsule, const Names& names,
-                                          const PositionNames& position) {
+namespace {
+
+// Calls take(array) for each record batch; who takes one releases it.
+template <typename Take>
+void read_stream(ArrowArrayStream& stream, ArrowSchema& schema, Take take) {
+  const auto check = [&](int status) {
+    if (status == 0) return;
+    const char* reason = stream.get_last_error(&stream);
+    throw EventError(std::string("the Arrow stream failed: ") +
+                     (reason != nullptr ? reason : "no reason given"));
+  };
+  check(stream.get_schema(&stream, &schema));
+  for (;;) {
+    ArrowArray array{};
+    check(stream.get_next(&stream, &array));
+    if (array.release == nullptr) return;
+    take(array);
+  }
+}
+
+ArrowArrayStream& stream_of(nb::handle capsule) {
   auto* stream =
       static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
   if (stream == nullptr) throw nb::python_error();
+  return *stream;
+}
+
+void release(ArrowSchema* held) {
+  if (held->release != nullptr) held->release(held);
+}
+
+}  // namespace
+
+std::shared_ptr<EventBatch> encode_stream(nb::handle capsule, const Names& names,
+                                          const PositionNames& position) {
+  ArrowArrayStream& stream = stream_of(capsule);
   auto batch = std::make_shared<EventBatch>();
   batch->encode_for(names);
 
   const nb::gil_scoped_release released;
-  const auto check = [&](int status) {
-    if (status == 0) return;
-    const char* reason = stream->get_last_error(stream);
-    throw EventError(std::string("the Arrow stream failed: ") +
-                     (reason != nullptr ? reason : "no reason given"));
-  };
   ArrowSchema schema{};
-  check(stream->get_schema(stream, &schema));
-  const std::unique_ptr<ArrowSchema, void (*)(ArrowSchema*)> schema_guard(
-      &schema, [](ArrowSchema* held) {
-        if (held->release != nullptr) held->release(held);
-      });
-  for (;;) {
-    ArrowArray array{};
-    check(stream->get_next(stream, &array));
-    if (array.release == nullptr) break;
-    encode_arrow(&array, &schema, names, position, *batch);
-  }
+  const std::unique_ptr<ArrowSchema, void (*)(ArrowSchema*)> schema_guard(&schema, release);
+  read_stream(stream, schema,
+              [&](ArrowArray& array) { encode_arrow(&array, &schema, names, position, *batch); });
   return batch;
+}
+
+EventStream::EventStream(nb::handle capsule) : EventStream() {
+  ArrowArrayStream& stream = stream_of(capsule);
+  const nb::gil_scoped_release released;
+  read_stream(stream, schema_, [&](ArrowArray& array) {
+    arrays_.push_back(array);
+    n_rows_ += static_cast<std::size_t>(std::max<std::int64_t>(array.length, 0));
+  });
+}
+
+EventStream::~EventStream() {
+  for (ArrowArray& array : arrays_) array.release(&array);
+  release(&schema_);
+}
+
+void EventStream::encode(const Names& names, const PositionNames& position,
+                         EventBatch& batch) const {
+  batch.encode_for(names);
+  for (const ArrowArray& array : arrays_) {
+    encode_arrow_rows(array, &schema_, 0, static_cast<std::size_t>(array.length), names, position,
+                      batch);
+  }
+}
+
+void EventStream::encode(std::size_t begin, std::size_t end, const Names& names,
+                         const PositionNames& position, EventBatch& batch) const {
+  batch.encode_for(names);
+  std::size_t first = 0;  // of the array
+  for (const ArrowArray& array : arrays_) {
+    const auto n_rows = static_cast<std::size_t>(std::max<std::int64_t>(array.length, 0));
+    const std::size_t from = std::max(begin, first), to = std::min(end, first + n_rows);
+    if (from < to) {
+      encode_arrow_rows(array, &schema_, from - first, to - first, names, position, batch);
+    }
+    first += n_rows;
+  }
 }
 
 void bind_events(nb::module_& module) {

@@ -318,7 +318,12 @@ void bind_result(nb::module_& module) {
       .def_ro("n_events", &MatchResult::n_events)
       .def_ro("n_targets", &MatchResult::n_targets)
       .def_prop_ro("counters", [](const MatchResult& result) { return to_dict(result.counters); })
-      .def("offsets", [](const MatchResult& result) { return to_numpy(result.offsets); })
+      .def("offsets",
+           [](nb::object self) {  // of the result's own memory, which it keeps
+             auto& result = nb::cast<MatchResult&>(self);
+             return nb::ndarray<nb::numpy, const std::int64_t, nb::ndim<1>>(
+                 result.offsets.data(), {result.offsets.size()}, self);
+           })
       .def(
           "id_buffers",
           [](const MatchResult& result) { return id_buffers(result, result.targets); },
@@ -488,6 +493,33 @@ nb::dict to_dict(const FilterSummary& summary) {
   return all;
 }
 
+// Matches a table. Where several threads do, each encodes the rows that it matches: the rows of a
+// large table, as engines read them, would be written by one thread and read by others.
+MatchResult match_stream(const Matcher& matcher, const View& view, nb::handle capsule,
+                         nb::handle position, nb::handle deliver, nb::handle output) {
+  constexpr std::size_t kLeastRows = 16384;
+  const MatchOptions options{to_output(output), to_deliver(deliver)};
+  const PositionNames names = to_position_names(position);
+  const EventStream stream(capsule);
+  const nb::gil_scoped_release released;
+  const MatcherOptions& own = matcher.options();
+  if (own.n_threads > 1 && stream.n_rows() >= kLeastRows && !own.counts_hits) {
+    try {
+      return matcher.match_parts(
+          view, stream.n_rows(),
+          [&](std::size_t begin, std::size_t end, EventBatch& batch) {
+            stream.encode(begin, end, view.names(), names, batch);
+          },
+          options);
+    } catch (const EventError&) {
+      // A part does not know its place in the table: the whole says which row is bad.
+    }
+  }
+  EventBatch all;
+  stream.encode(view.names(), names, all);
+  return matcher.match(view, all, options);
+}
+
 nb::object encode_json(const Matcher&, const View& view, nb::handle data, nb::handle position,
                        bool skip_bad_lines) {
   Py_buffer buffer;
@@ -641,6 +673,8 @@ void bind_matcher(nb::module_& module) {
           },
           nb::arg("view"), nb::arg("events").none(), nb::arg("deliver").none(),
           nb::arg("output").none())
+      .def("_match_stream", &match_stream, nb::arg("view"), nb::arg("capsule"),
+           nb::arg("position").none(), nb::arg("deliver").none(), nb::arg("output").none())
       .def(
           "_encode_dicts",
           [](const Matcher&, const View& view, nb::handle events, nb::handle position) {

@@ -9,6 +9,7 @@ NB_MODULE(_core, module) {
   tamis::bind_language(module);
   tamis::bind_engines(module);
   tamis::bind_events(module);
+  tamis::bind_gpu(module);
   tamis::bind_matcher(module);
   tamis::bind_storage(module);
 }

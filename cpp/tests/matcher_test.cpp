@@ -72,6 +72,52 @@ TEST(all_outputs_agree_over_segments_and_deletions) {
   }
 }
 
+TEST(parts_that_tasks_encode_give_the_answers_of_the_whole) {
+  MatcherOptions options;
+  options.n_threads = 3;
+  Matcher matcher(options);
+  for (std::int64_t id = 0; id < 500; ++id) {
+    subscribe(matcher, id, "x = " + std::to_string(id % 50) + " AND y < " + std::to_string(id));
+  }
+  matcher.flush();
+  constexpr std::size_t kEvents = 20'000;
+  const View view = matcher.view();
+  const auto encode = [&](std::size_t begin, std::size_t end, EventBatch& batch) {
+    batch.encode_for(view.names());
+    for (std::size_t event = begin; event < end; ++event) {
+      batch.add(view.names().find("x"), EventValue::of(static_cast<std::int64_t>(event % 60)));
+      batch.add(view.names().find("y"), EventValue::of(static_cast<std::int64_t>(event % 700)));
+      batch.end_event();
+    }
+  };
+  EventBatch all;
+  encode(0, kEvents, all);
+  for (const Output output : {Output::ids, Output::bitset, Output::count}) {
+    const MatchOptions asked{output, Deliver::subscriptions};
+    const MatchResult whole = matcher.match(view, all, asked);
+    std::atomic<std::size_t> n_parts = 0;
+    const MatchResult parts = matcher.match_parts(
+        view, kEvents,
+        [&](std::size_t begin, std::size_t end, EventBatch& batch) {
+          ++n_parts;
+          encode(begin, end, batch);
+        },
+        asked);
+    CHECK(n_parts > 1u);
+    CHECK(whole.offsets == parts.offsets);
+    CHECK(whole.counts == parts.counts);
+    CHECK(whole.targets == parts.targets);
+    CHECK(whole.bits == parts.bits);
+  }
+  CHECK_THROWS(matcher.match_parts(
+                   view, kEvents,
+                   [](std::size_t, std::size_t, EventBatch&) { throw EventError("a bad row"); },
+                   {Output::ids, Deliver::subscriptions}),
+               EventError, "a bad row");
+  CHECK_EQ(matcher.match_parts(view, 0, encode, {Output::ids, Deliver::subscriptions}).n_events,
+           0u);
+}
+
 TEST(matches_see_whole_changes_only) {
   MatcherOptions options;
   options.n_threads = 2;

@@ -136,8 +136,8 @@ Answers answers_of(const Snapshot& snapshot, const EventBatch& events, Deliver d
         .integer;
   };
   const auto match_all = [&](Output output, const MatchRows& rows) {
-    return match_range(snapshot, events, {output, deliver}, false, 0, events.size(), rows,
-                       workspace);
+    return match_range(snapshot, events, {output, deliver}, false, 0, events.size(), events.size(),
+                       rows, workspace);
   };
   std::vector<std::int64_t> n_ids(events.size(), -1), counts(events.size(), -2);
   const MatchPart ids = match_all(Output::ids, {n_ids.data(), nullptr, 0});

@@ -207,6 +207,9 @@ class Matcher(_core.Matcher):
         position  the names of the two attributes that hold an event's position
         """
         view = self._view()
+        stream = None if isinstance(events, EventBatch) else to_stream(events)
+        if stream is not None:
+            return Matches(self._match_stream(view, stream, position, deliver, output), output)
         batch = self._encode(view, events, position)
         return Matches(self._match_view(view, batch, deliver, output), output)
 

@@ -49,4 +49,9 @@ JsonResult decode_json_lines(std::string_view text, const Names& names, const Js
 void encode_arrow(ArrowArray* array, const ArrowSchema* schema, const Names& names,
                   const PositionNames& position, EventBatch& batch);
 
+// Some of its rows. The array stays the caller's, and must outlive the batch.
+void encode_arrow_rows(const ArrowArray& array, const ArrowSchema* schema, std::size_t begin,
+                       std::size_t end, const Names& names, const PositionNames& position,
+                       EventBatch& batch);
+
 }  // namespace tamis

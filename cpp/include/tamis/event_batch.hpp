@@ -91,6 +91,19 @@ struct EventBatch {
     catalogue_id = names.catalogue_id();
   }
 
+  // Without events, and with the room it had.
+  void clear() {
+    offsets.resize(1);
+    attributes.clear();
+    values.clear();
+    x.clear();
+    y.clear();
+    n_known = 0;
+    catalogue_id = 0;
+    arena = StringArena();
+    owners.clear();
+  }
+
   // Building, one event after the other.
   void add(AttributeId attribute, EventValue value) {
     attributes.push_back(attribute);

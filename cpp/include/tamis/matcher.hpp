@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -200,6 +201,12 @@ class Matcher {
   View view() const;
   // Throws ArgumentError if the events were encoded for an older view with fewer attributes.
   MatchResult match(View view, const EventBatch& events, const MatchOptions& options) const;
+  // The same for events that are not encoded yet: each task encodes those of its rows, so that no
+  // thread waits for another's. Encodes into an empty batch; an error may be thrown after hits of
+  // other tasks were counted.
+  using EncodeEvents = std::function<void(std::size_t begin, std::size_t end, EventBatch& batch)>;
+  MatchResult match_parts(View view, std::size_t n_events, const EncodeEvents& encode,
+                          const MatchOptions& options) const;
   // Waits until every change is indexed and merged. Throws what a merge threw.
   void flush();
   // Merges, and writes what lives now to a new directory that Matcher can open.
@@ -224,6 +231,11 @@ class Matcher {
 
  private:
   class State;
+
+  template <typename WithEvents>
+  MatchResult match_tasks(View view, std::size_t n_events, const MatchOptions& options,
+                          const WithEvents& with_events) const;
+
   std::unique_ptr<State> state_;
 };
 

@@ -4,6 +4,7 @@
 #include "clcb_cuda.hpp"
 #include "device.hpp"
 #include "hem_cuda.hpp"
+#include "runtime.hpp"
 #include "spatial_grid_cuda.hpp"
 #include "tamis/error.hpp"
 #include "tuple_key_cuda.hpp"
@@ -11,6 +12,13 @@
 namespace tamis {
 
 std::string cuda_unavailable() { return "this build of Tamis has no CUDA"; }
+
+namespace cuda {
+
+void* allocate_pinned(std::size_t) { throw UnavailableError(cuda_unavailable()); }
+void release_pinned(void*) noexcept {}
+
+}  // namespace cuda
 
 std::unique_ptr<Index> build_block_bitmap_cuda(std::shared_ptr<const FilterTable>,
                                                const Parameters&) {

@@ -27,6 +27,7 @@ void copy_to_device(void* to, const void* from, std::size_t n_bytes, Stream stre
 void copy_rows_to_device(void* to, const void* from, std::size_t stride, std::size_t n_bytes,
                          std::size_t n_rows, Stream stream);
 void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream stream);
+void copy_on_device(void* to, const void* from, std::size_t n_bytes, Stream stream);
 void clear(void* memory, std::size_t n_bytes, Stream stream);
 void record(Mark mark, Stream stream);
 void wait_for(Mark mark, Stream stream);  // what comes behind in the stream waits

@@ -112,6 +112,9 @@ void copy_rows_to_device(void* to, const void* from, std::size_t stride, std::si
 void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream stream) {
   check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToHost, stream_of(stream)), "copy");
 }
+void copy_on_device(void* to, const void* from, std::size_t n_bytes, Stream stream) {
+  check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToDevice, stream_of(stream)), "copy");
+}
 void clear(void* memory, std::size_t n_bytes, Stream stream) {
   check(cudaMemsetAsync(memory, 0, n_bytes, stream_of(stream)), "clear memory");
 }

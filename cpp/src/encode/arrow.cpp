@@ -1095,4 +1095,15 @@ void encode_arrow(ArrowArray* array, const ArrowSchema* schema, const Names& nam
   }
 }
 
+void encode_arrow_rows(const ArrowArray& array, const ArrowSchema* schema, std::size_t begin,
+                       std::size_t end, const Names& names, const PositionNames& position,
+                       EventBatch& batch) {
+  ArrowArray rows = array;
+  rows.offset += static_cast<std::int64_t>(begin);
+  rows.length = static_cast<std::int64_t>(end - begin);
+  rows.private_data = nullptr;
+  rows.release = [](ArrowArray* held) { held->release = nullptr; };
+  encode_arrow(&rows, schema, names, position, batch);
+}
+
 }  // namespace tamis

@@ -161,9 +161,9 @@ std::vector<Matcher::Hits> Matcher::top(std::size_t n) const {
   });
 }
 
-MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptions& options) const {
-  const Snapshot& snapshot = *view.snapshot;
-  const MatcherOptions& own = state_->options;
+namespace {
+
+void check_events(const EventBatch& events, const Snapshot& snapshot, Space space) {
   if (events.catalogue_id != snapshot.names->catalogue_id()) {
     throw ArgumentError("these events were encoded for another matcher; encode them for this one");
   }
@@ -172,7 +172,7 @@ MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptio
         "these events were encoded before subscriptions with new attributes arrived; encode them "
         "again");
   }
-  if (state_->space() == Space::earth) {
+  if (space == Space::earth) {
     for (std::size_t event = 0; event < events.size(); ++event) {
       if (events.has_position(event) && !is_place(Space::earth, events.x[event], events.y[event])) {
         throw EventError("event " + std::to_string(event) +
@@ -183,10 +183,21 @@ MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptio
       }
     }
   }
+}
+
+}  // namespace
+
+// `with_events` calls what it is given with those of a task, in a batch of its own or of all. A
+// template, since a single event would feel the allocation of a std::function.
+template <typename WithEvents>
+MatchResult Matcher::match_tasks(View view, std::size_t n_events, const MatchOptions& options,
+                                 const WithEvents& with_events) const {
+  const Snapshot& snapshot = *view.snapshot;
+  const MatcherOptions& own = state_->options;
   MatchResult result;
   result.output = options.output;
   result.deliver = options.deliver;
-  result.n_events = events.size();
+  result.n_events = n_events;
   result.snapshot = std::move(view.snapshot);
   result.n_targets =
       options.deliver == Deliver::subscribers ? snapshot.n_subscribers : snapshot.n_slots;
@@ -206,25 +217,29 @@ MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptio
   std::int64_t* const counts =
       options.output == Output::ids ? result.offsets.data() + 1 : result.counts.data();
   const bool counts_hits = own.counts_hits && options.deliver == Deliver::subscriptions;
-  if (state_->translator) state_->translator->see_call(events.size());
+  if (state_->translator) state_->translator->see_call(n_events);
   const std::size_t events_per_task =
-      choose_task(own.n_threads == 1 ? 0 : most_task_events(snapshot, events.size()), events.size(),
+      choose_task(own.n_threads == 1 ? 0 : most_task_events(snapshot, n_events), n_events,
                   snapshot.n_filters(), own.n_threads);
-  const std::size_t n_tasks = (events.size() + events_per_task - 1) / events_per_task;
+  const std::size_t n_tasks = (n_events + events_per_task - 1) / events_per_task;
   const auto run = [&](std::size_t task) {
     const std::size_t begin = task * events_per_task;
-    const std::size_t end = std::min(begin + events_per_task, events.size());
+    const std::size_t end = std::min(begin + events_per_task, n_events);
     const MatchRows rows{counts == nullptr ? nullptr : counts + begin,
                          result.bits.data() + begin * result.words_per_event,
                          result.words_per_event};
+    MatchPart part;
     std::unique_ptr<Workspace> workspace = state_->workspaces.take();
-    MatchPart part =
-        match_range(snapshot, events, options, counts_hits, begin, end, rows, *workspace);
-    workspace->keep_only(snapshot);
-    if (state_->sample) {
-      state_->sample->see(events, begin, end, options.deliver, workspace->n_until_sampled);
-      state_->after_sampling();
-    }
+    const auto use = [&](const EventBatch& events, std::size_t first, std::size_t last) {
+      part = match_range(snapshot, events, options, counts_hits, first, last, n_events, rows,
+                         *workspace);
+      workspace->keep_only(snapshot);
+      if (state_->sample) {
+        state_->sample->see(events, first, last, options.deliver, workspace->n_until_sampled);
+        state_->after_sampling();
+      }
+    };
+    with_events(begin, end, workspace->events, use);
     state_->workspaces.give(std::move(workspace));
     return part;
   };
@@ -244,6 +259,29 @@ MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptio
     std::partial_sum(result.offsets.begin(), result.offsets.end(), result.offsets.begin());
   }
   return result;
+}
+
+MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptions& options) const {
+  check_events(events, *view.snapshot, state_->space());
+  return match_tasks(std::move(view), events.size(), options,
+                     [&](std::size_t begin, std::size_t end, EventBatch&, const auto& use) {
+                       use(events, begin, end);
+                     });
+}
+
+MatchResult Matcher::match_parts(View view, std::size_t n_events, const EncodeEvents& encode,
+                                 const MatchOptions& options) const {
+  // New memory is slow at first touch: a workspace keeps that of common batches.
+  constexpr std::size_t kMostKept = std::size_t{1} << 20;  // values, of 20 bytes
+  const std::shared_ptr<const Snapshot> snapshot = view.snapshot;
+  return match_tasks(std::move(view), n_events, options,
+                     [&](std::size_t begin, std::size_t end, EventBatch& events, const auto& use) {
+                       encode(begin, end, events);
+                       check_events(events, *snapshot, state_->space());
+                       use(events, 0, events.size());
+                       events.clear();
+                       if (events.values.capacity() > kMostKept) events = EventBatch();
+                     });
 }
 
 }  // namespace tamis

@@ -46,6 +46,7 @@ struct Workspace {
   };
   std::vector<SegmentScratch> scratches;
   std::size_t n_until_sampled = 0;  // events, see EventSample
+  EventBatch events;                // of a task that encodes its own; empty between tasks
 
   SegmentScratch& scratch_of(const Segment& segment);
   // Lets go of the scratch of segments that are not in the snapshot.
@@ -79,9 +80,10 @@ struct OpenedImage {
 OpenedImage open_image(const std::shared_ptr<const Image>& image, Space space,
                        const EngineChoice* wanted, const EngineChoice& naive);
 
-// Matches events `begin` to `end` of a call.
+// Matches events `begin` to `end` of a call with so many; those of a large one may go to a device.
 MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
                       const MatchOptions& options, bool counts_hits, std::size_t begin,
-                      std::size_t end, const MatchRows& rows, Workspace& workspace);
+                      std::size_t end, std::size_t n_call_events, const MatchRows& rows,
+                      Workspace& workspace);
 
 }  // namespace tamis

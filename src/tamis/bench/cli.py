@@ -14,6 +14,8 @@ import tamis
 from tamis import workloads
 from tamis.bench import comparison, plots, progress, report, results, runner, tables
 from tamis.bench import plan as plans
+from tamis.bench.gpu.adopt import adopt
+from tamis.bench.gpu.parts import PARTS
 from tamis.bench.suites import SUITES
 from tamis.errors import ArgumentError, TamisError
 
@@ -25,6 +27,7 @@ _RUN_EXAMPLES = """examples:
   tamis bench run --workload hem-default --set n_subscriptions=1000,10000 --repeat 5
   tamis bench run --workload hem-default --engine hem --param g=16,32,64 --threads 1
   tamis bench run --mode encode --mode parse
+  tamis bench run --suite gpu --part bounds --part tuple-key-cuda
   tamis bench run --resume bench-results/20261115T101500-defaults
 
 Every answer is checked: the engine naive says what is right, and a wrong answer gives no number.
@@ -143,6 +146,19 @@ def _add_run(commands: argparse._SubParsersAction[Any]) -> None:
         help=f"{', '.join(plans.MODES)}; may be given several times "
         "(default: latency and throughput)",
     )
+    what.add_argument(
+        "--part",
+        action="append",
+        default=[],
+        metavar="PART",
+        help="of the suite gpu (default: all); may be given several times: " + ", ".join(PARTS),
+    )
+    what.add_argument(
+        "--figures",
+        metavar="FILE",
+        help="lines that tamis_gpu_bench wrote on another machine become a run of the suite gpu, "
+        "and nothing is measured",
+    )
     what.add_argument("--deliver", choices=plans.DELIVERS, help="(default: subscriptions)")
     what.add_argument("--output", choices=plans.OUTPUTS, help="(default: ids)")
     how = parser.add_argument_group("how to measure")
@@ -221,6 +237,8 @@ def _folder_of(args: argparse.Namespace) -> Path:
             "sequential",
             "cell_seconds",
             "baseline",
+            "part",
+            "figures",
             "name",
         )
         for option in planned:
@@ -231,6 +249,8 @@ def _folder_of(args: argparse.Namespace) -> Path:
         if not (folder / results.RUN_FILE).is_file():
             raise ArgumentError(f"--resume must be the folder of a run, not {folder}")
         return folder
+    if args.figures is not None:
+        return adopt(args.figures, args.out, args.name)
     if args.suite is None and not args.workload and not args.mode:
         raise ArgumentError(
             "something to measure must be given: --suite, --workload or --mode encode or parse; "
@@ -254,6 +274,7 @@ def _folder_of(args: argparse.Namespace) -> Path:
         sequential=args.sequential,
         cell_seconds=args.cell_seconds,
         baseline=args.baseline,
+        parts=args.part,
     )
     if not args.quiet:
         for note in plan.notes:

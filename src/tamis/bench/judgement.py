@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tamis.bench import planner_grid, plots
 from tamis.bench.claims import SIZES
+from tamis.bench.gpu.page import page
 from tamis.bench.results import Result, Run, cell_of
 from tamis.bench.tables import (
     MAIN_SERIES,
@@ -183,5 +184,10 @@ def _chosen(result: Result) -> str:
     return " + ".join(sorted(n_of, key=lambda name: -n_of[name]))
 
 
-JUDGED: dict[str, Callable[[Run, Path], str]] = {"ours": ours, "planner": planner}
+def gpu(run: Run, picture: Path) -> str:
+    """The bars of the suite `gpu`, and all its figures."""
+    return page(run)
+
+
+JUDGED: dict[str, Callable[[Run, Path], str]] = {"ours": ours, "planner": planner, "gpu": gpu}
 """What a report begins with, for the suites that have bars."""

@@ -37,6 +37,7 @@ def machine() -> dict[str, Any]:
         "kernel": platform.release(),
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "cuda_unavailable": _core.cuda_unavailable(),
+        "gpu": _gpu(),
     }
 
 
@@ -123,6 +124,19 @@ def _read(path: str) -> str | None:
 def _cpu_model() -> str | None:
     found = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", _read("/proc/cpuinfo") or "", re.M)
     return found[1] if found else platform.processor() or None
+
+
+def _gpu() -> str | None:
+    """Name and driver of the GPU that engines would use, as nvidia-smi has them."""
+    if _core.cuda_unavailable():
+        return None
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "--id=0"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "a GPU that nvidia-smi does not name"
+    name, _, driver = done.stdout.strip().partition(", ")
+    return f"{name}, driver {driver}" if driver else "a GPU that nvidia-smi does not name"
 
 
 def _memory_bytes() -> int | None:

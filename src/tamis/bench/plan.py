@@ -23,6 +23,7 @@ from typing import Any
 import tamis
 from tamis import workloads as _workloads
 from tamis.bench import suites
+from tamis.bench.gpu import parts as device
 from tamis.engines import Parameter
 from tamis.errors import ArgumentError, UnavailableError
 
@@ -46,7 +47,8 @@ LIVE_MODES: dict[str, tuple[str, dict[str, Any], int]] = {
     "call": ("pcm-default", {"n_filters": 100}, 1),
     "churn": ("pcm-default", {}, 1),
 }
-MODES = (*ENGINE_MODES, *MICRO_MODES, *LIVE_MODES)
+DEVICE_MODE = "gpu"  # a cell is a part of tamis.bench.gpu, whose name is in place of a workload
+MODES = (*ENGINE_MODES, *MICRO_MODES, *LIVE_MODES, DEVICE_MODE)
 MODE_MEANINGS = {
     "build": "subscribe_many and flush: deployment of the whole workload, and its bytes",
     "latency": "one event at a time: encoded beforehand, and from a Python dict",
@@ -60,6 +62,7 @@ MODE_MEANINGS = {
     "open": "opening a saved matcher in a fresh process, and what two processes share",
     "call": "what match of a dict costs beyond encoding and engine",
     "churn": "matching during constant change, against the same matcher left alone",
+    "gpu": "a part of the suite gpu: what an engine does on a GPU, and what bounds it",
 }
 
 DELIVERS = ("subscriptions", "subscribers")
@@ -163,7 +166,7 @@ class Plan:
             key: tuple[Any, ...] = (cell.workload, cell.overrides, cell.threads, cell.deliver)
             if cell.mode in MICRO_MODES:
                 key = (cell.mode, *key)
-            elif cell.mode in LIVE_MODES:
+            elif cell.mode in LIVE_MODES or cell.mode == DEVICE_MODE:
                 key = (cell.id,)
             elif self.sequential or self.cell_seconds is not None:
                 key = (*key, cell.engine, cell.parameters)
@@ -216,12 +219,13 @@ def make(
     sequential: bool = False,
     cell_seconds: float | None = None,
     baseline: str | None = None,
+    parts: Sequence[str] = (),
 ) -> Plan:
     """The plan of a suite, or of a grid given directly.
 
     Values in `overrides` and `parameters` may be lists: each of their values makes cells of its
     own. A name may be for one workload or engine alone: "hem-default:n_subscriptions", "hem:g".
-    With a suite, `overrides` change the workloads that it has.
+    With a suite, `overrides` change the workloads that it has. `parts` are of the suite "gpu".
     """
     presets: dict[str, Any] = {"repeat": PRESET_REPEAT, "max_seconds": PRESET_MAX_SECONDS}
     direct: dict[str, Any] = {
@@ -242,10 +246,17 @@ def make(
                 raise ArgumentError(f"{name} must not be given with a suite, which has its own")
         presets = suites.get(suite)
         entries = [dict(entry) for entry in presets["entries"]]
+    if parts:
+        if suite != DEVICE_MODE:
+            raise ArgumentError("parts must be given with the suite gpu, which alone has them")
+        entries = [{**entry, "parts": parts} for entry in entries]
     cells: list[Cell] = []
     notes: list[str] = []
     used_parameters: set[str] = set()
     for entry in entries:
+        if "parts" in entry:
+            cells += _device_cells(entry["parts"], overrides or {})
+            continue
         changes = dict(overrides or {})
         if seed is not None:
             changes["seed"] = seed
@@ -309,6 +320,8 @@ def grid(
     modes = modes or ("latency", "throughput")
     for mode in modes:
         _check_choice("mode", mode, MODES)
+    if DEVICE_MODE in modes:
+        raise ArgumentError("the mode gpu must be measured by its suite: --suite gpu [--part NAME]")
     deliver = _check_choice("deliver", deliver or "subscriptions", DELIVERS)
     output = _check_choice("output", output or "ids", OUTPUTS)
     batch = _check_count("batch", PRESET_BATCH if batch is None else batch)
@@ -368,6 +381,19 @@ def grid(
                         )
                     )
     return cells
+
+
+def _device_cells(parts: Sequence[str], overrides: Mapping[str, Any]) -> list[Cell]:
+    """Cells of the suite gpu; `share` makes its workloads smaller, to try it."""
+    device.require_gpu()
+    unknown = [name for name in overrides if name != "share"]
+    if unknown:
+        raise ArgumentError(f"the suite gpu has the one parameter share, and not {unknown[0]}")
+    share = overrides.get("share", 1)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise ArgumentError(f"share must be a number above 0 and up to 1, not {share!r}")
+    pairs: Pairs = (("share", share),) if share != 1 else ()
+    return [Cell(DEVICE_MODE, device.check_part(name), pairs) for name in dict.fromkeys(parts)]
 
 
 def _overrides_of(

@@ -12,6 +12,7 @@ from typing import Any
 
 from tamis.bench import plots
 from tamis.bench.judgement import JUDGED
+from tamis.bench.plan import DEVICE_MODE
 from tamis.bench.results import Result, Run, cell_of
 from tamis.bench.suites import SUITES
 from tamis.bench.tables import (
@@ -48,7 +49,8 @@ def write(run: Run, path: str | Path, title: str | None = None) -> list[Path]:
         parts.append(judge(run, path.with_name(f"{path.stem}-sizes.png")))
     if "latency" in modes and not (judge and run.about["plan"]["suite"] == "planner"):
         parts.append(_latency(run))
-    others = [each for each in run.cells if each["cell"]["mode"] != "latency"]
+    shown = ("latency", DEVICE_MODE)  # the latter by its judge
+    others = [each for each in run.cells if each["cell"]["mode"] not in shown]
     if others:
         parts.append(show(Run(run.path, run.about, others), markdown=True, bars=False).strip())
     else:
@@ -59,6 +61,11 @@ def write(run: Run, path: str | Path, title: str | None = None) -> list[Path]:
 
 def _how(run: Run) -> str:
     plan = run.about["plan"]
+    if plan["suite"] == DEVICE_MODE:
+        return (
+            "Answers to a sample of events were compared with those of naive before anything was "
+            "measured ([how](../benchmark.md#on-a-gpu)). Times are wall time, medians."
+        )
     text = (
         "Every answer was checked before a number was kept ([how](../benchmark.md)). Times are CPU "
         f"time, the minimum of up to {plan['repeat']} repetitions."

@@ -13,6 +13,7 @@ killed when its time is over; the cell is then recorded as capped, and not tried
 from __future__ import annotations
 
 import functools
+import json
 import os
 import time
 import traceback
@@ -29,13 +30,14 @@ from tamis.bench import plan as plans
 from tamis.bench import progress as progresses
 from tamis.bench.answers import Answers, collect, difference, digest_event, sort_ids
 from tamis.bench.check import SAMPLE_EVENTS, Referee, check
+from tamis.bench.gpu import parts as device
 from tamis.bench.inputs import Inputs, Workspace
 from tamis.bench.measure import Lap, summarise
-from tamis.bench.plan import LIVE_MODES, MICRO_MODES, Cell, Plan, Stage
+from tamis.bench.plan import DEVICE_MODE, LIVE_MODES, MICRO_MODES, Cell, Plan, Stage
 from tamis.bench.progress import OnProgress, Progress
 from tamis.bench.results import FINISHED, RUN_FILE, Result, Run
 from tamis.bench.subject import CHECKER, Subject
-from tamis.errors import ArgumentError
+from tamis.errors import ArgumentError, TamisError
 from tamis.workloads import Workload
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def run(
     sequential: bool = False,
     cell_seconds: float | None = None,
     baseline: str | None = None,
+    parts: Sequence[str] = (),
     out: str | Path = results.PRESET_OUT,
     name: str | None = None,
     on_progress: OnProgress = progresses.ignore,
@@ -73,6 +76,7 @@ def run(
     modes        of `tamis.bench.MODES`; by default latency and throughput
     events       how many; by default the workload's own number
     repeat       repetitions, of which the minimum counts; `max_seconds` caps those of a cell
+    parts        of the suite "gpu", all by default
     cell_seconds each engine in a process of its own, which is killed after so many seconds
     out, name    the results are files in out/name; a run of that name is resumed
 
@@ -96,6 +100,7 @@ def run(
         sequential=sequential,
         cell_seconds=cell_seconds,
         baseline=baseline,
+        parts=parts,
     )
     return run_plan(start(plan, out, name), on_progress)
 
@@ -226,6 +231,8 @@ class _Runner:
                     run = self._run_micro
                 elif mode in LIVE_MODES:
                     run = self._run_live
+                elif mode == DEVICE_MODE:
+                    run = self._run_device
                 elif self.plan.cell_seconds is not None:
                     run = self._run_isolated
                 else:
@@ -240,7 +247,7 @@ class _Runner:
         try:
             (run or self._run_engines)(stage)
         except Exception as error:  # such as a workload that cannot be made
-            failed = isinstance(error, isolation.ChildError)
+            failed = isinstance(error, isolation.ChildError | TamisError)
             reason = str(error) if failed else traceback.format_exc()
             for cell in stage.cells:
                 if cell.id not in self.done:
@@ -263,6 +270,19 @@ class _Runner:
                 "details": instrument.details,
             }
             self._finish(measure, facts)
+
+    def _run_device(self, stage: Stage) -> None:
+        """A part of the suite gpu; its lines are on disk as they come, beside the cell's file."""
+        for cell in stage.cells:
+            lines: list[device.Figure] = []
+            share = float(dict(cell.overrides).get("share", 1))
+            with (self.folder / f"{cell.id}.jsonl").open("w", encoding="utf-8") as file:
+                report = functools.partial(self._report, cell)
+                for line in device.measure(cell.workload, share, report):
+                    lines.append(line)
+                    file.write(json.dumps(line) + "\n")
+                    file.flush()
+            self._write(cell, "ok", {"lines": lines})
 
     def _run_isolated(self, stage: Stage) -> None:
         first = stage.cells[0]

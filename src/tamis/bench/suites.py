@@ -10,6 +10,7 @@ from typing import Any
 
 from tamis import workloads
 from tamis.bench import claims, planner_grid
+from tamis.bench.gpu.parts import PARTS
 from tamis.errors import ArgumentError
 
 Sizes = dict[str, dict[str, Any]]
@@ -108,6 +109,13 @@ SUITES: dict[str, dict[str, Any]] = {
         "repeat": 5,
         "max_seconds": 2.0,
         "entries": planner_grid.entries(),
+    },
+    "gpu": {
+        "description": "the engines for GPUs on one, with the bars that they must pass: pinned "
+        "memory to pinned memory, moves, the papers' latencies, end to end, CPU against GPU",
+        "repeat": 1,
+        "max_seconds": 600.0,
+        "entries": [{"modes": ["gpu"], "parts": list(PARTS)}],
     },
     "papers-grid": {
         "description": "every variant of the four papers' workloads, every available engine, 60 s "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tamis.bench.comparison import Comparison
-from tamis.bench.plan import LIVE_MODES, MODE_MEANINGS, MODES
+from tamis.bench.plan import DEVICE_MODE, LIVE_MODES, MODE_MEANINGS, MODES
 from tamis.bench.results import Result, Run, cell_of
 
 # The series that a mode's headline, its ratio and its bars stand for.
@@ -69,8 +69,11 @@ def footer(run: Run, *, markdown: bool = False) -> str:
     gibibytes = (facts.get("memory_bytes") or 0) / 2**30
     commit = _commit_of(git)
     lines = [
+        *([str(facts["gpu"])] if facts.get("gpu") else []),
         f"{facts.get('cpu')}, {facts.get('cores')} cores, {facts.get('simd')}, "
-        f"{gibibytes:.0f} GiB, {facts.get('system')} {facts.get('kernel')}",
+        f"{gibibytes:.0f} GiB, {facts.get('system')} {facts.get('kernel')}"
+        if "simd" in facts
+        else f"{facts.get('cpu')}, {facts.get('cores')} cores",
         f"{about['date']}, tamis {about['versions']['tamis']}, commit {commit}",
         f"`{about['command']}`" if markdown else about["command"],
     ]
@@ -398,6 +401,37 @@ def _live_table(mode: str, results: Sequence[Result], baseline: str) -> Table:
     return table
 
 
+def _device_table(mode: str, results: Sequence[Result], baseline: str) -> Table:
+    columns = ["part", "engine", "figure", "workload", "filters", "events", "time", "events/s"]
+    columns.append("of its bound")
+    table = Table(mode, f"{mode}: {MODE_MEANINGS[mode]}", columns)
+    for result in results:
+        part = result["cell"]["workload"]
+        if not is_ok(result):
+            _say_why_not(table, [part], result)
+            continue
+        for line in result["lines"]:
+            seconds, n_events = line.get("seconds"), line.get("n_events")
+            bound = line.get("bound_seconds")
+            is_batch = line["figure"] in ("packed", "end-to-end", "crossover")  # of all its events
+            table.rows.append(
+                [
+                    part,
+                    line["engine"],
+                    line.get("kernel") or f"{line['figure']} {line.get('bound', '')}".strip()
+                    if line["figure"] in ("kernel", "bound")
+                    else line["figure"],
+                    line["workload"],
+                    f"{line['n_filters']:,}" if "n_filters" in line else "",
+                    f"{n_events:,}" if n_events is not None else "",
+                    duration(seconds * 1e9) if seconds is not None else "",
+                    count(n_events / seconds) if seconds and is_batch else "",
+                    f"{bound / seconds:.0%}" if seconds and bound is not None else "",
+                ]
+            )
+    return table
+
+
 def _bar_text(figure: Mapping[str, Any]) -> str:
     """The bar; in brackets where it is for another workload or size."""
     for sign, name in (("≤", "at_most"), ("≥", "at_least")):
@@ -473,6 +507,7 @@ _TABLES: dict[str, Callable[[str, Sequence[Result], str], Table]] = {
     "throughput": _throughput_table,
     "build": _build_table,
     **dict.fromkeys(LIVE_MODES, _live_table),
+    DEVICE_MODE: _device_table,
 }
 
 

@@ -99,6 +99,10 @@ void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream) {
   check("copy");
   std::memcpy(to, from, n_bytes);
 }
+void copy_on_device(void* to, const void* from, std::size_t n_bytes, Stream) {
+  check("copy");
+  std::memcpy(to, from, n_bytes);
+}
 void clear(void* memory, std::size_t n_bytes, Stream) {
   check("clear memory");
   std::memset(memory, 0, n_bytes);
