@@ -8,7 +8,8 @@
 #   scripts/gpu_python.sh run [option]  there: `tamis bench run --suite gpu`, resumed if it was cut
 #                                       off, in bench-results/gpu
 #
-# TAMIS_GPU_ARCHITECTURES=90-real builds for one generation alone, which is quicker.
+# TAMIS_GPU_ARCHITECTURES=90-real builds for one generation alone, which is quicker. TAMIS_COMMIT says
+# what was built, where the history of the sources is not there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wheels=build/gpu-wheels
@@ -40,7 +41,7 @@ run)
   PYTHONPATH=$site exec "$python" -m tamis.cli bench run --suite gpu --name gpu "${@:2}"
   ;;
 *)
-  sed -n '2,14s/^# \{0,1\}//p' "$0"
+  sed -n '2,15s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac

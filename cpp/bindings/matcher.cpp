@@ -10,6 +10,7 @@
 
 #include "bindings.hpp"
 #include "common/simd.hpp"
+#include "common/thread_pool.hpp"
 #include "encode/arrow_abi.h"
 #include "events.hpp"
 #include "storage/journal.hpp"
@@ -265,8 +266,8 @@ nb::object id_buffers(const MatchResult& result, std::span<const std::uint32_t> 
   std::vector<std::uint8_t> bytes;
   {
     const nb::gil_scoped_release released;
-    numbers.reserve(targets.size() + 1);
     if (is_string) {
+      numbers.reserve(targets.size() + 1);
       numbers.push_back(0);
       for (const std::uint32_t target : targets) {
         const std::string_view text = id_of(target).string;
@@ -274,7 +275,16 @@ nb::object id_buffers(const MatchResult& result, std::span<const std::uint32_t> 
         numbers.push_back(static_cast<std::int64_t>(bytes.size()));
       }
     } else {
-      for (const std::uint32_t target : targets) numbers.push_back(id_of(target).integer);
+      // Each lies somewhere else in memory, so a large result is waiting above all.
+      constexpr std::size_t kPerTask = 1 << 14;
+      numbers.resize(targets.size());
+      parallel_for((targets.size() + kPerTask - 1) / kPerTask, result.n_threads,
+                   [&](std::size_t task) {
+                     const std::size_t end = std::min((task + 1) * kPerTask, targets.size());
+                     for (std::size_t at = task * kPerTask; at < end; ++at) {
+                       numbers[at] = id_of(targets[at]).integer;
+                     }
+                   });
     }
   }
   if (is_string) return nb::make_tuple(to_numpy(std::move(numbers)), to_numpy(std::move(bytes)));

@@ -15,7 +15,7 @@ std::string number(double value) {
 }
 
 // Names and reasons of ours: nothing in them but quotes needs care.
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string all = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') all += '\\';
@@ -28,7 +28,7 @@ template <typename Pairs>
 std::string object(const Pairs& pairs) {
   std::string all;
   for (const auto& [name, value] : pairs) {
-    all += (all.empty() ? "" : ", ") + quoted(name) + ": " + number(value);
+    all += (all.empty() ? "" : ", ") + json_string(name) + ": " + number(value);
   }
   return "{" + all + "}";
 }
@@ -46,13 +46,13 @@ Figure::~Figure() {
 
 Figure& Figure::add_plain(std::string_view name, std::string_view json) {
   if (!line_.empty()) line_ += ", ";
-  line_ += quoted(name) + ": ";
+  line_ += json_string(name) + ": ";
   line_ += json;
   return *this;
 }
 Figure& Figure::add(std::string_view name, double value) { return add_plain(name, number(value)); }
 Figure& Figure::add(std::string_view name, std::string_view text) {
-  return add_plain(name, quoted(text));
+  return add_plain(name, json_string(text));
 }
 Figure& Figure::add(std::string_view name, const Steps& steps) {
   return add_plain(name, object(steps));

@@ -96,6 +96,7 @@ struct MatchResult {
   std::size_t n_targets = 0;         // bits in use of each event
   std::vector<std::int64_t> counts;  // [n_events]  Output::count
   Counters counters;
+  std::size_t n_threads = 1;  // of the matcher, for what comes after
   std::shared_ptr<const Snapshot> snapshot;
 
   IdView id(std::uint32_t target) const;  // of one that is known

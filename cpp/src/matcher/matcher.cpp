@@ -198,6 +198,7 @@ MatchResult Matcher::match_tasks(View view, std::size_t n_events, const MatchOpt
   result.output = options.output;
   result.deliver = options.deliver;
   result.n_events = n_events;
+  result.n_threads = own.n_threads;
   result.snapshot = std::move(view.snapshot);
   result.n_targets =
       options.deliver == Deliver::subscribers ? snapshot.n_subscribers : snapshot.n_slots;

@@ -22,9 +22,9 @@ class Translator {
   // Smaller calls gain nothing that a second index would be worth: a launch with its copies takes
   // tens of µs, and so many events take a quick engine on the host some 500 µs.
   static constexpr std::size_t kLargeCall = 4096;
-  // A smaller group lies in the caches, where the host is done with an event about as soon as it
-  // could have packed it for a device. Not measured.
-  static constexpr std::size_t kLeastFilters = 4096;
+  // With 1,000 filters an H200 was still a fifth quicker from 256 events on
+  // (docs/benchmarks/gpu.md); fewer are not worth a second index.
+  static constexpr std::size_t kLeastFilters = 512;
   // Fewer events say nothing of how long calls take.
   static constexpr std::size_t kLeastSample = 16;
 

@@ -74,6 +74,8 @@ def versions() -> dict[str, str | None]:
 def git() -> dict[str, Any] | None:
     """Commit and dirty flag of the checkout that Tamis is imported from, or None without one."""
     source = Path(tamis.__file__).resolve()
+    if commit := os.environ.get("TAMIS_COMMIT"):  # where the sources came without their history
+        return {"commit": commit, "dirty": None}
     # A package inside an ignored folder (a virtual environment) does not belong to the checkout.
     if _git(source.parent, "rev-parse", "--is-inside-work-tree") != "true":
         return None
