@@ -24,7 +24,7 @@ METRICS = {
     "sm__throughput.avg.pct_of_peak_sustained_elapsed": "multiprocessors",
 }
 # Of the first of them, some build the index; parts of 2^17 events and more come soon after.
-LAUNCHES = 120
+LAUNCHES = 48
 LIMIT_S = 240
 _NANOSECONDS = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6}
 
