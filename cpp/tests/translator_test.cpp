@@ -139,18 +139,31 @@ TEST(translator_fits_what_calls_take) {
   CHECK_EQ(fit_call_cost({}).ns, 0);
 }
 
+// What calls of 16, 256 and 4,096 events take.
+std::size_t least_events(const double (&here)[3], const double (&there)[3]) {
+  constexpr double kSizes[] = {16, 256, 4096};
+  std::vector<CallTime> both[2];
+  for (std::size_t at = 0; at < 3; ++at) {
+    both[0].push_back({kSizes[at], here[at]});
+    both[1].push_back({kSizes[at], there[at]});
+  }
+  return find_least_events(both[0], both[1]);
+}
+
 TEST(translator_finds_where_a_device_is_clearly_quicker) {
   // 0.9 * 200 n > 31,000 + n
-  CHECK_EQ(find_least_events({0, 200}, {31'000, 1}), 174u);
-  CHECK_EQ(find_least_events({10'000, 200}, {31'000, 1}), 123u);
-  // Never below what was timed.
-  CHECK_EQ(find_least_events({0, 1e6}, {31'000, 1}), 16u);
-  CHECK_EQ(find_least_events({50'000, 200}, {31'000, 1}), 16u);
-  // Slower or hardly quicker for each event; so late that it is chance.
-  CHECK_EQ(find_least_events({0, 100}, {31'000, 100}), kNever);
-  CHECK_EQ(find_least_events({0, 100}, {31'000, 95}), kNever);
-  CHECK_EQ(find_least_events({0, 100}, {0, 101}), kNever);
-  CHECK_EQ(find_least_events({0, 1}, {1e9, 0}), kNever);
+  CHECK_EQ(least_events({3200, 51'200, 819'200}, {31'016, 31'256, 35'096}), 174u);
+  // With several threads a call of 256 takes hardly more than one of 16.
+  CHECK_EQ(least_events({60'000, 130'000, 1'000'000}, {80'000, 150'000, 600'000}), 637u);
+  // Never below what was timed, and from the last loss on.
+  CHECK_EQ(least_events({1e6, 1e7, 1e8}, {31'000, 31'000, 31'000}), 16u);
+  CHECK_EQ(least_events({50'000, 30'000, 1e6}, {31'000, 31'000, 31'000}), 274u);
+  // Behind the largest, if that is foreseeable; slower or hardly quicker; so late that it is
+  // chance.
+  CHECK_EQ(least_events({16, 256, 4096}, {9000, 9000, 9000}), 10'000u);
+  CHECK_EQ(least_events({1600, 25'600, 409'600}, {31'016, 55'000, 440'000}), kNever);
+  CHECK_EQ(least_events({1600, 25'600, 409'600}, {1520, 24'320, 389'120}), kNever);
+  CHECK_EQ(least_events({16, 256, 4096}, {1e9, 1e9, 1e9}), kNever);
   CHECK_EQ(find_least_events({}, {}), kNever);
 }
 
@@ -221,7 +234,8 @@ TEST(translator_remembers_large_calls_for_a_while_and_tries_each_group_once) {
   };
   const std::shared_ptr<const Segment> segment = segment_of("tuple-key");
   const Group& group = segment->groups()[0];
-  const EventBatch events = random_events(random, 64, 2);
+  const SampledEvents events{random_events(random, 64, 2), 0};
+  const SampledEvents for_subscribers{random_events(random, 64, 2), 1};
   Translator translator(std::nullopt, 2);
   CHECK(!translator.wants(*segment));
   translator.see_call(Translator::kLargeCall - 1);
@@ -238,7 +252,7 @@ TEST(translator_remembers_large_calls_for_a_while_and_tries_each_group_once) {
   CHECK(group.twin() == nullptr);
 
   translator.see_call(Translator::kLargeCall);
-  translator.translate(*segment, random_events(random, 3, 2), false);
+  translator.translate(*segment, {random_events(random, 3, 2), 0}, false);
   CHECK(group.twin() == nullptr);  // too few events: later
   translator.translate(*segment, events, false);
   const Twin* const first = group.twin();
@@ -248,7 +262,7 @@ TEST(translator_remembers_large_calls_for_a_while_and_tries_each_group_once) {
   CHECK(group.twin() == first);
   // Other events: measured again. An index that is in use stays where it is.
   const std::shared_ptr<const Index> index = first->index();
-  translator.translate(*segment, events, true);
+  translator.translate(*segment, for_subscribers, true);
   CHECK(group.twin() != first && group.twin()->reasons().is_measured);
   if (index) CHECK(group.twin()->index() == index);
   // Where it has lost, a group of the same size is not tried.

@@ -1,6 +1,9 @@
 // The device by CUDA's runtime, linked statically: it finds the driver when it is first called, so
 // that the package loads where there is none.
 #include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <atomic>
 
 #include "check_cuda.hpp"
 #include "device.hpp"
@@ -12,6 +15,14 @@ namespace {
 
 // Compute capability of the oldest kernels in the package.
 constexpr int kOldestMajor = 8;
+
+// The process that first asked for a device. A child of fork must not touch CUDA: some thread of
+// its parent may have been within it, and holds its locks for ever.
+std::atomic<int> process{0};
+bool is_child() {
+  const int first = process.load(std::memory_order_relaxed);
+  return first != 0 && first != ::getpid();
+}
 
 std::string find_reason() {
   int n_devices = 0;
@@ -47,6 +58,9 @@ cudaEvent_t event_of(void* mark) { return static_cast<cudaEvent_t>(mark); }
 }  // namespace
 
 std::string cuda_unavailable() {
+  int none = 0;
+  process.compare_exchange_strong(none, ::getpid(), std::memory_order_relaxed);
+  if (is_child()) return "a GPU cannot be used after fork: start a new process instead";
   static const std::string reason = find_reason();
   return reason;
 }
@@ -73,7 +87,9 @@ void* allocate(std::size_t n_bytes) {
   return memory;
 }
 // At the end of a process CUDA may be gone before us: its errors are of no use here.
-void release(void* memory) noexcept { cudaFree(memory); }
+void release(void* memory) noexcept {
+  if (!is_child()) cudaFree(memory);
+}
 
 void* allocate_pinned(std::size_t n_bytes) {
   void* memory = nullptr;
@@ -85,20 +101,26 @@ void* allocate_pinned(std::size_t n_bytes) {
   check(status, "allocate pinned memory");
   return memory;
 }
-void release_pinned(void* memory) noexcept { cudaFreeHost(memory); }
+void release_pinned(void* memory) noexcept {
+  if (!is_child()) cudaFreeHost(memory);
+}
 
 Stream make_stream() {
   cudaStream_t stream = nullptr;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "make a stream");
   return stream;
 }
-void release_stream(Stream stream) noexcept { cudaStreamDestroy(stream_of(stream)); }
+void release_stream(Stream stream) noexcept {
+  if (!is_child()) cudaStreamDestroy(stream_of(stream));
+}
 Mark make_mark() {
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
   return event;
 }
-void release_mark(Mark mark) noexcept { cudaEventDestroy(event_of(mark)); }
+void release_mark(Mark mark) noexcept {
+  if (!is_child()) cudaEventDestroy(event_of(mark));
+}
 
 void copy_to_device(void* to, const void* from, std::size_t n_bytes, Stream stream) {
   check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyHostToDevice, stream_of(stream)), "copy");

@@ -521,9 +521,10 @@ void check_type(const ArrowSchema* schema, std::string_view what) {
   if (find_type(inner) == nullptr) refuse_type(what, inner);
 }
 
-// The column of `n_needed` values from `start` on (the offset of the array around it).
+// The column of `n_needed` values from `start` on (the offset of the array around it), of which
+// about `n_read` will be read.
 Column open_column(const ArrowSchema* schema, const ArrowArray* array, std::int64_t start,
-                   std::int64_t n_needed, std::string_view what) {
+                   std::int64_t n_needed, std::int64_t n_read, std::string_view what) {
   check_type(schema, what);
   const bool has_dictionary = schema->dictionary != nullptr;
   const TypeInfo& type = *find_type(format_of(has_dictionary ? schema->dictionary : schema, what));
@@ -564,12 +565,12 @@ Column open_column(const ArrowSchema* schema, const ArrowArray* array, std::int6
   const ArrowArray* entries = array->dictionary;
   if (entries->length < 0) malformed(what, "the length of its dictionary must not be negative");
   column.decode = find_dictionary_decoder(format_of(schema, what));
-  column.dictionary =
-      std::make_unique<Column>(open_column(schema->dictionary, entries, 0, entries->length, what));
+  column.dictionary = std::make_unique<Column>(
+      open_column(schema->dictionary, entries, 0, entries->length, entries->length, what));
   column.may_be_absent |= column.dictionary->may_be_absent;
   const std::int64_t length = column.dictionary->length;
   if (n_needed > 0 && length > 0 &&
-      (length <= kSmallDictionary || length / kDictionaryFactor <= n_needed)) {
+      (length <= kSmallDictionary || length / kDictionaryFactor <= n_read)) {
     column.dictionary_values.resize(static_cast<std::size_t>(length));
     try {
       column.dictionary->decode(*column.dictionary, 0, length, column.dictionary_values.data(), 1);
@@ -645,10 +646,14 @@ MapColumn open_map(const ArrowSchema* schema, const ArrowArray* array, std::int6
   map.entry_offset = entries->offset;
   map.entry_validity = validity_of(*entries, what);
   const ArrowSchema* entry_schema = schema->children[0];
+  const std::int64_t n_read =
+      n_rows == 0 ? 0
+                  : std::clamp<std::int64_t>(map.first_entry(n_rows) - map.first_entry(0), 0,
+                                             entries->length);
   map.keys = open_column(entry_schema->children[0], entries->children[0], entries->offset,
-                         entries->length, what);
+                         entries->length, n_read, what);
   map.values = open_column(entry_schema->children[1], entries->children[1], entries->offset,
-                           entries->length, what);
+                           entries->length, n_read, what);
   return map;
 }
 
@@ -808,7 +813,9 @@ void Encoder::open(const PositionNames& position) {
     if (!seen_.insert(id)) {
       throw EventError("attribute " + quote(name) + " must be one column, not two of that name");
     }
-    flat_.push_back({name, id, open_column(schema, array, array_.offset, array_.length, column)});
+    flat_.push_back(
+        {name, id,
+         open_column(schema, array, array_.offset, array_.length, array_.length, column)});
     is_dense_ &= !flat_.back().column.may_be_absent;
   }
   if (position) {
@@ -843,8 +850,8 @@ Encoder::Coordinate Encoder::open_coordinate(const std::string& name) const {
     throw EventError("position column " + quote(name) +
                      " must be of an integer or float type, not " + describe_type(format).name);
   }
-  return {name_of(found),
-          open_column(schema, array_.children[found], array_.offset, array_.length, as_what(name))};
+  return {name_of(found), open_column(schema, array_.children[found], array_.offset, array_.length,
+                                      array_.length, as_what(name))};
 }
 
 bool Encoder::encode() {

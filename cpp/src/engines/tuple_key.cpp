@@ -274,12 +274,12 @@ TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table, const Set
   const std::size_t n_copies =
       std::clamp(static_cast<std::size_t>(kMostRecordBytes / std::max(1.0, bytes_of_copy)),
                  std::size_t{1}, n_plans);
-  if (n_units * (n_copies + 1) >= std::uint64_t{1} << 32) {
-    throw ArgumentError("a segment of engine tuple-key must not exceed 32 GiB of records");
-  }
   likely_ = LikelyFilters(planner, encoder.terms(), table_->n_attributes());
   std::uint64_t n_likely_units = 0;
   for (const std::uint32_t filter : likely_.filters()) n_likely_units += encoder.size_of(filter);
+  if (n_units * n_copies + n_likely_units >= std::uint64_t{1} << 32) {
+    throw ArgumentError("a segment of engine tuple-key must not exceed 32 GiB of records");
+  }
   std::vector<std::uint64_t> records;
   records.reserve(n_units * n_copies + n_likely_units + kRecordPadding / 8);
   advise_huge_pages(records.data(), records.capacity() * sizeof records[0]);

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "common/thread_pool.hpp"
@@ -29,18 +28,16 @@ constexpr double kWorthwhile = 0.9;
 // Calls on one index, as Matcher::match makes them.
 class Caller {
  public:
-  Caller(TimedIndex timed, std::size_t n_filters, std::size_t n_threads)
-      : timed_(timed), n_threads_(n_threads), targets_(n_filters) {
-    std::iota(targets_.begin(), targets_.end(), 0u);
-    setup_.slot_of = setup_.target_of = targets_.data();
-    setup_.can_repeat = false;
-    setup_.n_targets = n_filters;
-  }
+  Caller(TimedIndex timed, const TrialTargets& targets, std::size_t n_threads)
+      : timed_(timed),
+        n_threads_(n_threads),
+        n_filters_(targets.of().size()),
+        setup_(targets.setup()) {}
 
   // Wall time, for a device works while the thread sleeps.
   double run(const EventBatch& events, std::size_t n_events) {
     const std::size_t n_task =
-        choose_task(timed_.engine.n_task_events, n_events, targets_.size(), n_threads_);
+        choose_task(timed_.engine.n_task_events, n_events, n_filters_, n_threads_);
     n_found_ = 0;
     const auto start = std::chrono::steady_clock::now();
     parallel_for((n_events + n_task - 1) / n_task, n_threads_, [&](std::size_t task) {
@@ -64,8 +61,7 @@ class Caller {
     CollectorBuffers buffers;
   };
   TimedIndex timed_;
-  std::size_t n_threads_;
-  std::vector<std::uint32_t> targets_;
+  std::size_t n_threads_, n_filters_;
   Collector::Setup setup_;
   Spares<Room> rooms_;
   std::atomic<std::size_t> n_found_{0};
@@ -106,19 +102,25 @@ CallCost fit_call_cost(std::span<const CallTime> times) {
   return both;
 }
 
-std::size_t find_least_events(const CallCost& here, const CallCost& there) {
-  const double gain = kWorthwhile * here.event_ns - there.event_ns;  // of an event more
-  if (!(gain > 0)) return kNever;
-  const double least = std::ceil((there.ns - kWorthwhile * here.ns) / gain);
-  // Fewer than were ever timed never go there; more than this is no crossing but chance.
-  constexpr double kMost = 1 << 24;
-  if (!(least < kMost)) return kNever;
-  return std::max(kSizes[0], static_cast<std::size_t>(std::max(0.0, least)));
+std::size_t find_least_events(std::span<const CallTime> here, std::span<const CallTime> there) {
+  if (here.empty()) return kNever;
+  const auto gain = [&](std::size_t at) { return kWorthwhile * here[at].ns - there[at].ns; };
+  std::size_t first = here.size();  // from which on all gain
+  while (first > 0 && gain(first - 1) > 0) --first;
+  if (first == 0) return static_cast<std::size_t>(here[0].n_events);
+  if (here.size() == 1) return kNever;
+  // Between the size before and this one, or, if the largest does not gain, behind them.
+  const std::size_t to = std::min(first, here.size() - 1), from = to - 1;
+  const double slope = (gain(to) - gain(from)) / (here[to].n_events - here[from].n_events);
+  if (!(slope > 0)) return kNever;
+  const double least = std::ceil(here[from].n_events - gain(from) / slope);
+  constexpr double kMost = 1 << 24;  // later is no crossing but chance
+  return least < kMost ? static_cast<std::size_t>(least) : kNever;
 }
 
-Calibration calibrate(TimedIndex here, TimedIndex there, std::size_t n_filters,
+Calibration calibrate(TimedIndex here, TimedIndex there, const TrialTargets& targets,
                       const EventBatch& events, std::size_t n_threads) {
-  Caller callers[] = {{here, n_filters, n_threads}, {there, n_filters, n_threads}};
+  Caller callers[] = {{here, targets, n_threads}, {there, targets, n_threads}};
   std::vector<CallTime> times[2];
   EventBatch repeated;
   repeated.n_known = events.n_known;
@@ -150,7 +152,7 @@ Calibration calibrate(TimedIndex here, TimedIndex there, std::size_t n_filters,
   Calibration found;
   found.here = fit_call_cost(times[0]);
   found.there = fit_call_cost(times[1]);
-  if (times[0].size() > 1) found.least_events = find_least_events(found.here, found.there);
+  found.least_events = find_least_events(times[0], times[1]);
   return found;
 }
 

@@ -1,6 +1,5 @@
-// From how many events on a call is quicker on a device: both are timed, and what they take is
-//
-//     ns of a call of n events  =  ns + event_ns * n          a line for each; they may cross
+// From how many events on a call is quicker on a device: calls of a few sizes are timed on both,
+// and between two sizes each takes its way straight; the two may cross.
 //
 //          here /
 //              /      ____----  there: a launch, copies, then little for each event
@@ -15,6 +14,7 @@
 
 #include "tamis/engine.hpp"
 #include "tamis/matcher.hpp"
+#include "trial_targets.hpp"
 
 namespace tamis {
 
@@ -26,11 +26,12 @@ struct CallTime {
 // The line that is off by the least share of each time: in the usual way, by squares, the longest
 // call would be all that counts. Neither part is negative.
 CallCost fit_call_cost(std::span<const CallTime> times);
-// The least events of a call for which `there` is clearly quicker; kNever: it is not.
-std::size_t find_least_events(const CallCost& here, const CallCost& there);
+// The least events of a call from which on `there` is clearly quicker; kNever: it is not. Calls of
+// the same sizes, the smallest first. Not by the fitted lines: several threads bend them.
+std::size_t find_least_events(std::span<const CallTime> here, std::span<const CallTime> there);
 
 struct Calibration {
-  CallCost here, there;
+  CallCost here, there;  // fitted, for a person
   std::size_t least_events = kNever;
 };
 // An index with the engine that built it.
@@ -40,7 +41,7 @@ struct TimedIndex {
 };
 // Times calls of sampled events, repeated, as a matcher with so many threads makes them. Throws
 // what the index on the device throws.
-Calibration calibrate(TimedIndex here, TimedIndex there, std::size_t n_filters,
+Calibration calibrate(TimedIndex here, TimedIndex there, const TrialTargets& targets,
                       const EventBatch& events, std::size_t n_threads);
 
 }  // namespace tamis

@@ -23,6 +23,7 @@ namespace tamis {
 struct SampledEvents {
   EventBatch events;
   double to_subscribers = 0;  // share of them that was delivered to subscribers
+  bool is_for_subscribers() const { return to_subscribers >= 0.5; }
 };
 
 class EventSample {

@@ -275,14 +275,17 @@ MatchResult Matcher::match_parts(View view, std::size_t n_events, const EncodeEv
   // New memory is slow at first touch: a workspace keeps that of common batches.
   constexpr std::size_t kMostKept = std::size_t{1} << 20;  // values, of 20 bytes
   const std::shared_ptr<const Snapshot> snapshot = view.snapshot;
-  return match_tasks(std::move(view), n_events, options,
-                     [&](std::size_t begin, std::size_t end, EventBatch& events, const auto& use) {
-                       encode(begin, end, events);
-                       check_events(events, *snapshot, state_->space());
-                       use(events, 0, events.size());
-                       events.clear();
-                       if (events.values.capacity() > kMostKept) events = EventBatch();
-                     });
+  return match_tasks(
+      std::move(view), n_events, options,
+      [&](std::size_t begin, std::size_t end, EventBatch& events, const auto& use) {
+        encode(begin, end, events);
+        check_events(events, *snapshot, state_->space());
+        use(events, 0, events.size());
+        events.clear();
+        if (events.values.capacity() > kMostKept || events.offsets.capacity() > kMostKept) {
+          events = EventBatch();
+        }
+      });
 }
 
 }  // namespace tamis

@@ -234,7 +234,7 @@ void Matcher::State::run_merger() {
     if (planned && translator->wants(*planned)) {  // it is published: nobody waits for this
       lock.unlock();
       try {
-        translator->translate(*planned, events.events, false);
+        translator->translate(*planned, events, false);
       } catch (...) {
         error = std::current_exception();
       }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "guessed_events.hpp"
+#include "trial_targets.hpp"
 
 namespace tamis {
 namespace {
@@ -139,42 +140,9 @@ std::shared_ptr<FilterTable> sample_of(const FilterTable& table, const Part& par
   return sample;
 }
 
-// Whom a trial delivers to.
-class Targets {
- public:
-  static Targets own(std::size_t n_filters) {  // each filter is one
-    Targets targets;
-    targets.of_.resize(n_filters);
-    std::iota(targets.of_.begin(), targets.of_.end(), 0u);
-    targets.n_all_ = n_filters;
-    return targets;
-  }
-  static Targets subscribers(std::span<const std::uint32_t> subscriber_of) {
-    Targets targets;
-    targets.of_.assign(subscriber_of.begin(), subscriber_of.end());
-    for (const std::uint32_t each : subscriber_of) {
-      targets.n_all_ = std::max(targets.n_all_, each + std::size_t{1});
-    }
-    targets.can_repeat_ = true;
-    return targets;
-  }
-  Collector::Setup setup() const {
-    Collector::Setup setup;
-    setup.slot_of = setup.target_of = of_.data();
-    setup.can_repeat = can_repeat_;
-    setup.n_targets = n_all_;
-    return setup;
-  }
-
- private:
-  std::vector<std::uint32_t> of_;  // [n_filters]
-  std::size_t n_all_ = 0;
-  bool can_repeat_ = false;
-};
-
 struct Sample {
   std::shared_ptr<const FilterTable> table;
-  Targets targets;
+  TrialTargets targets;
 };
 
 struct Counted {
@@ -182,7 +150,7 @@ struct Counted {
   double n_matches = 0;
 };
 
-Counted count_work(const Index& index, const Targets& targets, const EventBatch& events) {
+Counted count_work(const Index& index, const TrialTargets& targets, const EventBatch& events) {
   Stamps stamps;
   CollectorBuffers buffers;
   Collector out(targets.setup(), stamps, buffers);
@@ -231,11 +199,9 @@ double cpu_seconds() {
 // So many filters must match an event, one after another, until one of every subscriber has: as
 // likely as not. Each of a subscriber's filters is as likely to match as any other.
 double matches_until_settled(std::span<const std::uint32_t> subscriber_of) {
-  std::vector<std::uint32_t> n_filters_of;
-  for (const std::uint32_t subscriber : subscriber_of) {
-    if (subscriber >= n_filters_of.size()) n_filters_of.resize(std::size_t{2} * subscriber + 1);
-    ++n_filters_of[subscriber];
-  }
+  const TrialTargets subscribers = TrialTargets::subscribers(subscriber_of);
+  std::vector<std::uint32_t> n_filters_of(subscribers.n_all());
+  for (const std::uint32_t subscriber : subscribers.of()) ++n_filters_of[subscriber];
   std::sort(n_filters_of.begin(), n_filters_of.end(), std::greater<>());
   const auto chance_of_all = [&](double n_matches) {
     double chance = 1;
@@ -277,7 +243,7 @@ double extrapolate(const Trial& trial, double ns, double smaller_ns) {
 // Single events through an index, as a match does it.
 class Stopwatch {
  public:
-  Stopwatch(const Index& index, const Targets& targets)
+  Stopwatch(const Index& index, const TrialTargets& targets)
       : index_(index), scratch_(index.make_scratch()), setup_(targets.setup()) {}
   // Takes the time of a round; the events are the same in each.
   void run(const EventBatch& events) {
@@ -417,12 +383,12 @@ GroupPlan Planner::plan_part(const Part& part, bool keeps_index) {
   const Sample sample{is_whole ? std::shared_ptr<const FilterTable>(filters_.table)
                                : sample_of(*filters_.table, part, n_tried),
                       is_whole && facts_.is_for_subscribers()
-                          ? Targets::subscribers(filters_.subscriber_of.span())
-                          : Targets::own(n_tried)};
+                          ? TrialTargets::subscribers(filters_.subscriber_of.span())
+                          : TrialTargets::own(n_tried)};
   std::optional<Sample> smaller;
   if (n_tried < part.n_filters) {
     const std::size_t n_fewer = n_tried / kSmallerTrial;
-    smaller = {sample_of(*filters_.table, part, n_fewer), Targets::own(n_fewer)};
+    smaller = {sample_of(*filters_.table, part, n_fewer), TrialTargets::own(n_fewer)};
   }
   GroupPlan plan;
   plan.filters = part.name;
@@ -526,9 +492,10 @@ double usual_width(const EventBatch& events) {
   return std::round(std::exp2(std::round(2 * std::log2(middle)) / 2));
 }
 
-Targets targets_of(const Group& group, const EventFacts& facts) {
-  return facts.is_for_subscribers() ? Targets::subscribers(group.filters().subscriber_of.span())
-                                    : Targets::own(group.size());
+TrialTargets targets_of(const Group& group, const EventFacts& facts) {
+  return facts.is_for_subscribers()
+             ? TrialTargets::subscribers(group.filters().subscriber_of.span())
+             : TrialTargets::own(group.size());
 }
 
 }  // namespace
@@ -618,7 +585,7 @@ double measure_ns(const Segment& segment, const SampledEvents& events) {
   const EventFacts facts = facts_of(events, false);
   double ns = 0;
   for (const Group& group : segment.groups()) {
-    const Targets targets = targets_of(group, facts);
+    const TrialTargets targets = targets_of(group, facts);
     Stopwatch watch(group.index(), targets);
     for (std::size_t round = 0; round < kRounds; ++round) watch.run(events.events);
     ns += watch.least_ns();

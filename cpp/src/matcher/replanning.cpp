@@ -185,7 +185,7 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
         continue;
       }
       if (is_again) plans[segment->serial()] = std::move(fresh);
-      translator->translate(*segment, events.events, is_again);
+      translator->translate(*segment, events, is_again);
     }
     translator->grow_older();
   } catch (...) {

@@ -20,7 +20,7 @@ inline std::size_t choose_task(std::size_t n_most, std::size_t n_events, std::si
   if (n_threads == 1 || n_events * n_filters < kMinParallelWork) {
     return std::max<std::size_t>(n_events, 1);
   }
-  if (n_most > kOnCpu) return std::clamp(n_events / n_threads, kLeastOnDevice, n_most);
+  if (n_most > kOnCpu) return std::clamp(n_events / (2 * n_threads), kLeastOnDevice, n_most);
   return std::clamp<std::size_t>(n_events / (4 * n_threads), 1, n_most);
 }
 

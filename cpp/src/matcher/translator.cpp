@@ -50,7 +50,7 @@ bool Translator::wants(const Segment& segment) const {
                      [&](const Group& group) { return wants(group) && group.twin() == nullptr; });
 }
 
-void Translator::translate(const Segment& segment, const EventBatch& events, bool is_again) {
+void Translator::translate(const Segment& segment, const SampledEvents& events, bool is_again) {
   if (!segment.is_planned() || !is_wanted()) return;
   if (is_again) lost_with_.clear();
   for (const Group& group : segment.groups()) {
@@ -58,10 +58,10 @@ void Translator::translate(const Segment& segment, const EventBatch& events, boo
   }
 }
 
-void Translator::translate(const Group& group, const EventBatch& events, bool is_again) {
+void Translator::translate(const Group& group, const SampledEvents& events, bool is_again) {
   const Twin* const before = group.twin();
   if (before != nullptr && (!is_again || before->has_failed() || device_from_)) return;
-  if (!device_from_ && events.size() < kLeastSample) return;  // later
+  if (!device_from_ && events.events.size() < kLeastSample) return;  // later
   const Engine* const twin = twin_of(group.engine());
   if (twin == nullptr) return;
   group.check();
@@ -85,8 +85,12 @@ void Translator::translate(const Group& group, const EventBatch& events, bool is
       group.set_twin(std::make_unique<Twin>(*twin, std::move(index), *device_from_));
       return;
     }
+    const TrialTargets targets =
+        events.is_for_subscribers()
+            ? TrialTargets::subscribers(group.filters().subscriber_of.span())
+            : TrialTargets::own(group.size());
     const Calibration measured = calibrate({group.index(), group.engine()}, {*index, *twin},
-                                           group.size(), events, n_threads_);
+                                           targets, events.events, n_threads_);
     if (measured.least_events != kNever) {
       group.set_twin(std::make_unique<Twin>(*twin, std::move(index), measured));
       return;

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "event_sample.hpp"
 #include "segment.hpp"
 
 namespace tamis {
@@ -43,7 +44,7 @@ class Translator {
   bool wants(const Segment& segment) const;
   // Builds and times what it wants; `is_again`: also what was tried, for events are others now.
   // What fails leaves a note in the group. Never throws for a device.
-  void translate(const Segment& segment, const EventBatch& events, bool is_again);
+  void translate(const Segment& segment, const SampledEvents& events, bool is_again);
   // A look at the plans ended: calls that were large long ago do not count.
   void grow_older();
 
@@ -53,7 +54,7 @@ class Translator {
 
   bool is_wanted() const;
   bool wants(const Group& group) const;
-  void translate(const Group& group, const EventBatch& events, bool is_again);
+  void translate(const Group& group, const SampledEvents& events, bool is_again);
 
   const std::optional<std::size_t> device_from_;  // MatcherOptions
   const std::size_t n_threads_;

@@ -11,7 +11,7 @@ namespace {
 constexpr char kMagic[] = "TAMISIMG";
 constexpr char kEndMagic[] = "TAMISEND";
 // 2: indexes of tuple-key and block-bitmap have other sections. 3: predicates are packed, number
-// intervals have 20 bytes, ranks have other sections.
+// intervals have 20 bytes, ranks have other sections. 4: tuple-key has likely filters.
 constexpr std::uint32_t kVersion = 4;
 constexpr std::size_t kEdgeBytes = 64;  // of the header, of the footer, and between sections
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;

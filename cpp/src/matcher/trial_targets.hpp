@@ -1,0 +1,60 @@
+// Whom a trial of an index delivers to: every filter by itself, or subscribers as a match would.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "tamis/collector.hpp"
+
+namespace tamis {
+
+class TrialTargets {
+ public:
+  static TrialTargets own(std::size_t n_filters) {
+    TrialTargets targets;
+    targets.of_.resize(n_filters);
+    std::iota(targets.of_.begin(), targets.of_.end(), 0u);
+    targets.n_all_ = n_filters;
+    return targets;
+  }
+  // Numbers of subscribers are those of all that ever were: few filters may have large ones, and
+  // get others then, so that what is kept for each number stays within a few times the filters.
+  static TrialTargets subscribers(std::span<const std::uint32_t> subscriber_of) {
+    TrialTargets targets;
+    targets.of_.assign(subscriber_of.begin(), subscriber_of.end());
+    targets.can_repeat_ = true;
+    std::uint32_t last = 0;
+    for (const std::uint32_t each : subscriber_of) last = std::max(last, each);
+    targets.n_all_ = subscriber_of.empty() ? 0 : std::size_t{last} + 1;
+    if (targets.n_all_ <= 4 * subscriber_of.size()) return targets;
+    std::vector<std::uint32_t> known = targets.of_;
+    std::sort(known.begin(), known.end());
+    known.erase(std::unique(known.begin(), known.end()), known.end());
+    for (std::uint32_t& each : targets.of_) {
+      each = static_cast<std::uint32_t>(std::lower_bound(known.begin(), known.end(), each) -
+                                        known.begin());
+    }
+    targets.n_all_ = known.size();
+    return targets;
+  }
+
+  const std::vector<std::uint32_t>& of() const { return of_; }  // [n_filters]
+  std::size_t n_all() const { return n_all_; }                  // above all of them
+  Collector::Setup setup() const {
+    Collector::Setup setup;
+    setup.slot_of = setup.target_of = of_.data();
+    setup.can_repeat = can_repeat_;
+    setup.n_targets = n_all_;
+    return setup;
+  }
+
+ private:
+  std::vector<std::uint32_t> of_;
+  std::size_t n_all_ = 0;
+  bool can_repeat_ = false;
+};
+
+}  // namespace tamis
