@@ -279,5 +279,49 @@ TEST(both_groups_of_a_segment_are_saved_and_opened) {
   }
 }
 
+// A subscriber that has gone keeps its number, and must not keep engines from stopping.
+TEST(segment_stops_where_all_subscribers_that_it_has_are_settled) {
+  constexpr std::size_t kFilters = 6000, kSubscribers = 10;
+  for (const char* name : {"tuple-key", "block-bitmap", "sff"}) {
+    Subscriptions given(0, 0, 5);
+    Ast ast;
+    given.store->add(IdView::of(std::int64_t{-1}), "a1 = 1", IdView::of(std::int64_t{-1}), false,
+                     1);
+    for (std::size_t id = 0; id < kFilters; ++id) {
+      const std::string text = "a0 != " + std::to_string(id % 50);
+      parse(text, ast);
+      given.filters.table->append(to_normal_form(ast), given.names);
+      const std::uint32_t slot =
+          given.store->add(IdView::of(static_cast<std::int64_t>(id)), text,
+                           IdView::of(static_cast<std::int64_t>(id % kSubscribers)), true, 1);
+      given.filters.add(1, slot, given.store->subscriber_of(slot));
+    }
+    const Engine& engine = find_engine(name);
+    const EngineChoice choice{&engine, complete_parameters(engine, {})};
+    const Engine& naive = find_engine("naive");
+    const auto segment =
+        Segment::build(given.copy(), choice, {&naive, complete_parameters(naive, {})});
+    CHECK_EQ(segment->groups()[0].n_subscribers(), kSubscribers);
+    Snapshot snapshot;
+    snapshot.segments = {segment};
+    snapshot.names = given.names.names();
+    snapshot.version = 3;
+    snapshot.store = given.store;
+    snapshot.n_slots = given.store->n_slots();
+    snapshot.n_subscribers = given.store->n_subscriber_numbers();
+    CHECK_EQ(snapshot.n_subscribers, kSubscribers + 1);
+    EventBatch events;
+    events.encode_for(*snapshot.names);
+    events.add(0, EventValue::of(std::int64_t{70}));
+    events.end_event();
+    Workspace workspace;
+    std::int64_t n_found = 0;
+    const MatchPart part = match_range(snapshot, events, {Output::ids, Deliver::subscribers}, false,
+                                       0, 1, 1, {&n_found, nullptr, 0}, workspace);
+    CHECK_EQ(n_found, static_cast<std::int64_t>(kSubscribers));
+    CHECK(part.counters.candidates < kFilters / 2);
+  }
+}
+
 }  // namespace
 }  // namespace tamis

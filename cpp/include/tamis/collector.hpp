@@ -86,6 +86,7 @@ class Collector {
     // Bit g: the targets of filters 64 g .. 64 g + 63 follow one another. Null: none do.
     const std::uint64_t* runs = nullptr;
     std::size_t n_targets = 0;
+    std::size_t n_reachable = 0;  // of them, so many have filters in the index; 0: maybe all
     // Calls on one index with the same number have the same `target_of`. 0: it has no number.
     std::uint64_t targets_id = 0;
     std::uint64_t* bits = nullptr;
@@ -94,6 +95,7 @@ class Collector {
 
   Collector(const Setup& setup, Stamps& stamps, CollectorBuffers& buffers)
       : setup_(setup), stamps_(stamps), buffers_(buffers) {
+    if (setup_.n_reachable == 0) setup_.n_reachable = setup_.n_targets;
     buffers_.targets.clear();
     buffers_.begins.clear();
     buffers_.counts.clear();
@@ -132,8 +134,9 @@ class Collector {
     }
   }
 
-  // Few against the filters: targets are settled early, and the filters left need no look.
   std::size_t n_targets() const { return setup_.n_targets; }
+  // Few against the filters: targets are settled early, and the filters left need no look.
+  std::size_t n_reachable() const { return setup_.n_reachable; }
   bool can_repeat() const { return setup_.can_repeat; }
   // For an engine that finds targets instead of filters and calls add_target: the target of each
   // filter, and a number for this array that may be kept instead of it. Null: each filter counts,
@@ -152,7 +155,7 @@ class Collector {
   }
 
   // Are all targets settled, so that the event needs no further look?
-  bool has_all() const { return n_settled_ == setup_.n_targets; }
+  bool has_all() const { return n_settled_ == setup_.n_reachable; }
 
   // Of a filter that will be added soon: an engine whose filters stand in an order of its own
   // misses the cache with each.

@@ -482,7 +482,7 @@ bool TupleKeyIndex::verify(const EventBatch& events, const TileEvent& event, con
   state.runs = runs;
   state.n_runs = n_runs;
   state.hits = scratch.hits.data();
-  state.n_most_hits = std::clamp(out.n_targets(), kLeastHits, kMostHits);
+  state.n_most_hits = std::clamp(out.n_reachable(), kLeastHits, kMostHits);
   const auto test = header_.lane_bytes == 1   ? scratch.kernels->verify8
                     : header_.lane_bytes == 2 ? scratch.kernels->verify16
                                               : scratch.kernels->verify32;
@@ -676,7 +676,7 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
     n_keys = 0;
   };
   const bool may_settle =
-      likely_.size() > 0 && out.can_repeat() && out.n_targets() <= LikelyFilters::kMostTargets;
+      likely_.size() > 0 && out.can_repeat() && out.n_reachable() <= LikelyFilters::kMostTargets;
   LikelyOrNot& likely_or_not = scratch.likely_or_not;
   for (std::size_t each = begin; each < end; ++each) {
     TileEvent event;

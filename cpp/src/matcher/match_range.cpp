@@ -62,6 +62,7 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
       setup.can_repeat = to_subscribers || group.has_repeats();
       setup.runs = to_subscribers ? nullptr : group.runs();
       setup.targets_id = to_subscribers ? 2 : 1;
+      setup.n_reachable = to_subscribers ? group.n_subscribers() : 0;
       Collector& collector = add_collector(setup);
       const Twin* const twin = group.twin();
       if (twin != nullptr && twin->takes(n_call_events)) {
@@ -79,6 +80,7 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
     setup.can_repeat = true;
     setup.runs = nullptr;
     setup.targets_id = 0;
+    setup.n_reachable = 0;
     Collector& collector = add_collector(setup);
     const PivotIndex& index = *snapshot.delta->index();
     if (!workspace.delta_scratch) workspace.delta_scratch = index.make_scratch();

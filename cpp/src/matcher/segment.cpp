@@ -215,6 +215,19 @@ Group::Opened Group::open(const std::shared_ptr<const Image>& image, const std::
   return opened;
 }
 
+std::size_t Group::count_subscribers() const {
+  std::vector<bool> is_here;
+  std::size_t n_all = 0;
+  for (const std::uint32_t subscriber : filters_.subscriber_of.span()) {
+    if (subscriber >= is_here.size()) is_here.resize(std::size_t{2} * subscriber + 1);
+    if (is_here[subscriber]) continue;
+    is_here[subscriber] = true;
+    ++n_all;
+  }
+  n_subscribers_.store(n_all, std::memory_order_relaxed);
+  return n_all;
+}
+
 void Group::check_image() const {
   image_->check_all(prefix_);
   is_checked_.store(true, std::memory_order_release);

@@ -85,6 +85,11 @@ class Group {
   MovableIndex* movable() const { return movable_; }  // the index, for the writer; or null
   const std::uint32_t* slot_of() const { return filters_.slot_of.data(); }
   const std::uint32_t* subscriber_of() const { return filters_.subscriber_of.data(); }
+  // Different ones. Counted when it is first asked for.
+  std::size_t n_subscribers() const {
+    const std::size_t known = n_subscribers_.load(std::memory_order_relaxed);
+    return known != 0 ? known : count_subscribers();
+  }
   std::size_t size() const { return filters_.size(); }
   bool has_repeats() const { return has_repeats_; }           // some slot has several filters
   const std::uint64_t* runs() const { return runs_.data(); }  // of slots, for Collector::Setup
@@ -117,6 +122,7 @@ class Group {
         filters_(std::move(other.filters_)),
         index_(std::move(other.index_)),
         movable_(other.movable_),
+        n_subscribers_(other.n_subscribers_.load()),
         has_repeats_(other.has_repeats_),
         runs_(std::move(other.runs_)),
         is_checked_(other.is_checked_.load()),
@@ -127,11 +133,13 @@ class Group {
 
  private:
   void check_image() const;
+  std::size_t count_subscribers() const;
 
   EngineChoice choice_;
   SegmentFilters filters_;
   std::shared_ptr<const Index> index_;
   MovableIndex* movable_ = nullptr;
+  mutable std::atomic<std::size_t> n_subscribers_{0};  // 0: not counted
   bool has_repeats_ = false;
   std::vector<std::uint64_t> runs_;
   mutable std::atomic<bool> is_checked_{true};

@@ -20,16 +20,12 @@ class TrialTargets {
     targets.n_all_ = n_filters;
     return targets;
   }
-  // Numbers of subscribers are those of all that ever were: few filters may have large ones, and
-  // get others then, so that what is kept for each number stays within a few times the filters.
+  // Numbers of subscribers are those of all that ever were, and few filters may have large ones:
+  // they get others, so that what is kept for each number stays within that of the filters.
   static TrialTargets subscribers(std::span<const std::uint32_t> subscriber_of) {
     TrialTargets targets;
     targets.of_.assign(subscriber_of.begin(), subscriber_of.end());
     targets.can_repeat_ = true;
-    std::uint32_t last = 0;
-    for (const std::uint32_t each : subscriber_of) last = std::max(last, each);
-    targets.n_all_ = subscriber_of.empty() ? 0 : std::size_t{last} + 1;
-    if (targets.n_all_ <= 4 * subscriber_of.size()) return targets;
     std::vector<std::uint32_t> known = targets.of_;
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());

@@ -95,7 +95,7 @@ def now() -> str:
 
 def command() -> str:
     """The command line of this process."""
-    if Path(sys.argv[0]).name == "tamis":
+    if Path(sys.argv[0]).name == "tamis" or sys.orig_argv[1:3] == ["-m", "tamis.cli"]:
         line = shlex.join(["tamis", *sys.argv[1:]])
     else:
         line = shlex.join(sys.orig_argv)

@@ -651,7 +651,7 @@ void LinesIndex::match(const EventBatch& events, std::size_t begin, std::size_t 
   auto& scratch = static_cast<LinesScratch&>(any_scratch);
   const std::size_t max_tile = RankedEvents::max_tile(table_->n_attributes());
   const bool exits_early =
-      out.can_repeat() && out.n_targets() * kFiltersPerTarget <= table_->size();
+      out.can_repeat() && out.n_reachable() * kFiltersPerTarget <= table_->size();
   Tally tally;
   while (begin < end) {
     const std::size_t tile_end = begin + std::min({end - begin, scratch.tile, max_tile});

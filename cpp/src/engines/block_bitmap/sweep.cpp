@@ -363,7 +363,7 @@ void SweepIndex::match(const EventBatch& events, std::size_t begin, std::size_t 
   auto& scratch = static_cast<SweepScratch&>(any_scratch);
   const bool takes_any_order = out.takes_any_order();
   const bool exits_early =
-      out.can_repeat() && out.n_targets() * kFiltersPerTarget <= table_->size();
+      out.can_repeat() && out.n_reachable() * kFiltersPerTarget <= table_->size();
   std::size_t max_tile = RankedEvents::max_tile(table_->n_attributes());
   if (!takes_any_order) {
     const std::size_t n_row_bytes = std::max<std::size_t>(1, blocks_.size()) * sizeof(Line);
