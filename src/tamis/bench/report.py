@@ -52,7 +52,8 @@ def write(run: Run, path: str | Path, title: str | None = None) -> list[Path]:
     shown = ("latency", DEVICE_MODE)  # the latter by its judge
     others = [each for each in run.cells if each["cell"]["mode"] not in shown]
     if others:
-        parts.append(show(Run(run.path, run.about, others), markdown=True, bars=False).strip())
+        some = Run(run.path, run.about, others)
+        parts.append(show(some, markdown=True, bars=False, whole=run).strip())
     else:
         parts.append(footer(run, markdown=True))
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")

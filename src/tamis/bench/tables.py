@@ -34,8 +34,18 @@ class Table:
     footnotes: list[str] = field(default_factory=list)
 
 
-def show(run: Run, *, markdown: bool = False, bars: bool = True, color: bool = False) -> str:
-    """The run as tables, one for each mode, never two modes in one."""
+def show(
+    run: Run,
+    *,
+    markdown: bool = False,
+    bars: bool = True,
+    color: bool = False,
+    whole: Run | None = None,
+) -> str:
+    """The run as tables, one for each mode, never two modes in one.
+
+    With `whole`, it is some cells of that run, and its footer is that one's.
+    """
     parts = []
     for table in tables(run):
         if markdown:
@@ -47,7 +57,7 @@ def show(run: Run, *, markdown: bool = False, bars: bool = True, color: bool = F
         if table.footnotes:
             lines = (f"- {each}" if markdown else f"  {each}" for each in table.footnotes)
             parts.append("\n".join(lines))
-    parts.append(footer(run, markdown=markdown))
+    parts.append(footer(whole or run, markdown=markdown))
     return "\n\n".join(parts) + "\n"
 
 
