@@ -157,6 +157,7 @@ def test_without_a_gpu_the_suite_says_why_in_one_line(
 
 
 def test_parts_belong_to_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A plan is refused where there is no GPU; what it would be is the same everywhere.
     monkeypatch.setattr(_core, "cuda_unavailable", lambda: "")
     cells = plan.make(suite="gpu", parts=["ccm", "bounds"], overrides={"share": 0.5}).cells
     assert [(cell.workload, cell.overrides) for cell in cells] == [
@@ -172,11 +173,11 @@ def test_parts_belong_to_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"modes": ["gpu"]}, "the mode gpu must be measured by its suite"),
     ):
         with pytest.raises(tamis.ArgumentError, match=reason):
-            plan.make(**arguments)  # type: ignore[arg-type]
+            plan.make(**arguments)  # type: ignore[arg-type]  # of different types
 
 
 def fake_program(path: Path, lines: list[Any], code: int = 0) -> Path:
-    """Stands in for tamis_gpu_bench."""
+    """Stands in for tamis_gpu_bench, which needs a GPU; on one, the suite itself is the test."""
     text = "".join(json.dumps(line) + "\n" for line in lines)
     path.write_text(f"#!{sys.executable}\nimport sys\nprint({text!r}, end='')\nsys.exit({code})\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -186,7 +187,7 @@ def fake_program(path: Path, lines: list[Any], code: int = 0) -> Path:
 def test_a_run_keeps_what_the_program_said_and_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_core, "cuda_unavailable", lambda: "")
+    monkeypatch.setattr(_core, "cuda_unavailable", lambda: "")  # as above
     failure = {"figure": "failure", "engine": "ccm", "workload": "w", "reason": "wrong answers"}
     program = fake_program(tmp_path / "program", [*CCM, failure], 1)
     monkeypatch.setenv(native.VARIABLE, str(program))
@@ -236,6 +237,7 @@ def test_end_to_end_and_crossover_check_answers_and_give_steps() -> None:
 
 
 def test_wrong_answers_give_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    # No engine answers wrongly, so the truth is made wrong: else nobody knew that it is asked.
     monkeypatch.setattr(matching, "_truth", lambda *_: [{1}] * matching.N_SAMPLE)
     with pytest.raises(tamis.TamisError, match="wrong answers"):
         list(matching.end_to_end(0.002, lambda _: None))

@@ -20,12 +20,9 @@ from tamis.bench.tables import (
     duration,
     is_ok,
     markdown_table,
-    quantity,
     workload_label,
 )
-from tamis.bench.verdicts import numbers, verdicts
-
-_HOLDS = {True: "holds", False: "MISSED", None: "not measured"}
+from tamis.bench.verdicts import HOLDS, numbers, numbers_table, verdicts
 
 
 def _time(us: float | None) -> str:
@@ -46,7 +43,7 @@ def ours(run: Run, picture: Path) -> str:
             _time(each.rival_us),
             "" if each.ratio is None else f"{each.ratio:.3g}×",
             f"≥ {each.bar:g}×",
-            _HOLDS[each.holds],
+            HOLDS[each.holds],
         ]
         for each in found
     ]
@@ -59,21 +56,7 @@ def ours(run: Run, picture: Path) -> str:
         "hold.",
         markdown_table([*columns, ""], rows),
         "## Figures",
-        markdown_table(
-            ["what", "engine", "measured", "bar", ""],
-            [
-                [
-                    each.what,
-                    each.engine,
-                    "" if each.value is None else quantity(each.value, each.unit),
-                    f"≤ {quantity(each.at_most, each.unit)}"
-                    if each.at_most is not None
-                    else f"≥ {quantity(each.at_least or 0.0, each.unit)}",
-                    _HOLDS[each.holds],
-                ]
-                for each in numbers(run)
-            ],
-        ),
+        numbers_table(numbers(run)),
     ]
     sized = _sizes(run)
     if sized:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tamis.bench.claims import BLOCK, CLAIMS, TUPLE, Claim
 from tamis.bench.results import Result, Run, cell_of
-from tamis.bench.tables import MAIN_SERIES, cpu_us, is_ok
+from tamis.bench.tables import MAIN_SERIES, cpu_us, is_ok, markdown_table, quantity
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,26 @@ class Number:
         return (self.at_most is None or self.value <= self.at_most) and (
             self.at_least is None or self.value >= self.at_least
         )
+
+
+HOLDS = {True: "holds", False: "MISSED", None: "not measured"}
+
+
+def numbers_table(found: Sequence[Number]) -> str:
+    """What was measured beside its bar, as Markdown."""
+    rows = [
+        [
+            each.what,
+            each.engine,
+            "" if each.value is None else quantity(each.value, each.unit),
+            f"≤ {quantity(each.at_most, each.unit)}"
+            if each.at_most is not None
+            else f"≥ {quantity(each.at_least or 0.0, each.unit)}",
+            HOLDS[each.holds],
+        ]
+        for each in found
+    ]
+    return markdown_table(["what", "engine", "measured", "bar", ""], rows)
 
 
 def numbers(run: Run) -> list[Number]:

@@ -8,9 +8,9 @@ from tamis.bench.gpu.matching import ON_DEVICE, ON_HOST
 from tamis.bench.gpu.parts import Figure
 from tamis.bench.gpu.verdicts import crossings, figures, find, numbers, of_bound, rate, share_of
 from tamis.bench.results import Run
-from tamis.bench.tables import count, duration, markdown_table, quantity
+from tamis.bench.tables import count, duration, markdown_table
+from tamis.bench.verdicts import numbers_table
 
-_HOLDS = {True: "holds", False: "MISSED", None: "not measured"}
 # 000 table 4, µs on its GTX 460, and what a stream makes of them.
 _PAPER_STEPS = {"input": 3.6, "copy input": 7.8, "kernel": 11.5, "copy results": 7.3, "reset": 2.2}
 _PAPER_STREAM = 20.5
@@ -55,23 +55,11 @@ def _bars(lines: Sequence[Figure]) -> str:
     found = numbers(lines)
     measured = [each for each in found if each.holds is not None]
     held = sum(bool(each.holds) for each in measured)
-    rows = [
-        [
-            each.what,
-            each.engine,
-            "" if each.value is None else quantity(each.value, each.unit),
-            f"≤ {quantity(each.at_most, each.unit)}"
-            if each.at_most is not None
-            else f"≥ {quantity(each.at_least or 0.0, each.unit)}",
-            _HOLDS[each.holds],
-        ]
-        for each in found
-    ]
     return "\n\n".join(
         [
             "## Bars",
             f"{held} of {len(measured)} hold.",
-            markdown_table(["what", "engine", "measured", "bar", ""], rows),
+            numbers_table(found),
         ]
     )
 
