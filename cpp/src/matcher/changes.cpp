@@ -14,10 +14,8 @@
 namespace tamis {
 namespace {
 
-// Each delta is larger than the one before by this factor, up to kMaxDeltaFilters; during a long
-// merge up to this many, so that few segments wait for the next one.
+// Each delta is larger than the one before by this factor, up to kMaxDeltaFilters.
 constexpr std::size_t kDeltaGrowth = 4;
-constexpr std::size_t kMaxDeltaFiltersInMerge = 65536;
 constexpr std::size_t kRowsPerTask = 2048;  // of a batch of subscriptions read on several threads
 constexpr std::size_t kMaxSlots = std::size_t{1} << 31;
 
@@ -121,8 +119,7 @@ void Matcher::State::append(std::span<const NewSubscription> rows, Staged& stage
                                              4 * delta_->filters().size() > delta_->n_most());
   if (is_full && staged.table->size() <= kMaxDeltaFilters / 2) {
     seal_delta();
-    const std::size_t n_most =
-        std::min(next_delta_filters_, is_merging_ ? kMaxDeltaFiltersInMerge : kMaxDeltaFilters);
+    const std::size_t n_most = std::min(next_delta_filters_, kMaxDeltaFilters);
     delta_ = std::make_shared<Delta>(space_, n_most);
     next_delta_filters_ = n_most * kDeltaGrowth;
   }
@@ -191,16 +188,11 @@ void Matcher::State::move_in_place(std::span<const Move> rows, std::span<const I
       const SlotMove& to = group[at - first];
       index.follow(to.slot, to.point);
       store_->move(to.slot, {rows[in_place[at].row].x, rows[in_place[at].row].y, to.point});
-      if (is_merging_) note_move(to.slot);
+      for (Merger* const merger : {&merger_, &small_merger_}) {
+        if (merger->is_busy) merger->note_move(to.slot, store_->n_slots());
+      }
     }
   }
-}
-
-void Matcher::State::note_move(std::uint32_t slot) {
-  if (is_moved_in_merge_.size() <= slot) is_moved_in_merge_.resize(store_->n_slots());
-  if (is_moved_in_merge_[slot]) return;
-  is_moved_in_merge_[slot] = true;
-  moved_in_merge_.push_back(slot);
 }
 
 // Where no index follows, or the predicate has several areas, a move is a new predicate under the

@@ -48,7 +48,7 @@ void Matcher::State::begin_anew(Space space) {
   std::unique_lock lock(writer_);
   // A merge that is under way reads the old store, and would put what it made into the new state.
   segments_.clear();
-  merger_is_idle_.wait(lock, [this] { return !is_merging_; });
+  merger_is_idle_.wait(lock, [this] { return !is_merging(); });
   merge_error_ = nullptr;
   space_ = space;
   store_ = std::make_shared<Store>();

@@ -64,7 +64,7 @@ MatcherStats Matcher::State::stats() const {
   stats.n_store_bytes = store_->n_bytes();
   stats.n_merges = n_merges_;
   stats.version = version_;
-  stats.is_merging = is_merging_;
+  stats.is_merging = is_merging();
   const JournalSizes sizes = journal_ ? journal_->sizes() : sizes_when_read_;
   stats.n_logs = sizes.n_logs;
   stats.n_log_bytes = sizes.n_log_bytes;

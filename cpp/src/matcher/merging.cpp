@@ -19,18 +19,24 @@ constexpr std::size_t kLargeMerge = 100'000;
 
 void Matcher::State::wake_merger() {
   if (is_closing_) return;
-  if (!merger_.joinable()) merger_ = std::thread([this] { run_merger(); });
-  wake_merger_.notify_one();
+  if (!merger_.thread.joinable()) merger_.thread = std::thread([this] { run_merger(); });
+  if (!small_merger_.thread.joinable() && has_small_merge_to_do()) {
+    small_merger_.thread = std::thread([this] { run_small_merger(); });
+  }
+  wake_merger_.notify_all();
 }
 
 // Everything that is not indexed or worn by moves, and indexed segments from the smallest up, while
 // they are not much larger than what is taken already or there would be too many.
 std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const {
-  if (has_many_dead()) return segments_;
-  if (!stale_.empty()) return {stale_.front()};
+  const auto free = free_segments();
+  if (has_many_dead() && !small_merger_.is_busy) return free;
+  for (const auto& segment : free) {
+    if (is_stale(segment)) return {segment};
+  }
   std::vector<std::shared_ptr<const Segment>> chosen, indexed;
   std::size_t n_chosen = 0;
-  for (const auto& segment : segments_) {
+  for (const auto& segment : free) {
     if (segment->is_indexed() && !is_worn(segment)) {
       indexed.push_back(segment);
     } else {
@@ -45,6 +51,23 @@ std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const
     if (indexed[at]->size() > kSizeRatio * n_chosen && n_left < kMaxSegments) break;
     chosen.push_back(indexed[at]);
     n_chosen += indexed[at]->size();
+  }
+  return chosen;
+}
+
+// The same of those that make a small merge; nothing if no new filters are among them.
+std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_small_merge() const {
+  auto free = free_segments();
+  std::sort(free.begin(), free.end(), [](const auto& a, const auto& b) {
+    return std::pair(a->is_indexed(), a->size()) < std::pair(b->is_indexed(), b->size());
+  });
+  std::vector<std::shared_ptr<const Segment>> chosen;
+  std::size_t n_chosen = 0;
+  for (const auto& segment : free) {
+    if (segment->is_indexed() && segment->size() > kSizeRatio * n_chosen) break;
+    if (n_chosen + segment->size() > kLargeMerge) continue;
+    chosen.push_back(segment);
+    n_chosen += segment->size();
   }
   return chosen;
 }
@@ -117,14 +140,14 @@ void Matcher::State::build(Merged& merged, SegmentFilters filters,
 
 // Brings the areas of a segment that is about to be published to where they are now: most while
 // others may move, the last ones under the lock. Gives back the slots that cannot move in it.
-std::vector<std::uint32_t> Matcher::State::follow_moves(const Segment& merged,
+std::vector<std::uint32_t> Matcher::State::follow_moves(Merger& merger, const Segment& merged,
                                                         std::unique_lock<std::mutex>& lock) {
   constexpr std::size_t kFewMoves = 1000;
   constexpr int kMostRounds = 8;
   std::vector<std::uint32_t> others;
   for (int round = 0;; ++round) {
-    const std::vector<std::uint32_t> slots = std::exchange(moved_in_merge_, {});
-    for (const std::uint32_t slot : slots) is_moved_in_merge_[slot] = false;
+    const std::vector<std::uint32_t> slots = std::exchange(merger.moved, {});
+    for (const std::uint32_t slot : slots) merger.is_moved[slot] = false;
     const bool is_last = slots.size() <= kFewMoves || round == kMostRounds;
     if (!is_last) lock.unlock();
     Centre centre;
@@ -161,6 +184,48 @@ void Matcher::State::resubscribe(std::span<const std::uint32_t> slots) {
   append(rows, staged);
 }
 
+std::size_t Matcher::State::run_merge(Merger& merger,
+                                      std::vector<std::shared_ptr<const Segment>> inputs,
+                                      std::unique_lock<std::mutex>& lock) {
+  merger.is_busy = true;
+  merger.inputs = std::move(inputs);
+  const std::uint64_t version = version_;
+  const std::shared_ptr<const Names> names = catalogue_.names();
+  wake_merger();  // there may be a small merge to do beside a large one
+  lock.unlock();
+  Merged merged;
+  std::exception_ptr error;
+  try {
+    SampledEvents events;
+    if (sample) events = sample->read(names->catalogue_id(), names->size());
+    merged = merge(merger.inputs, version, events);
+  } catch (...) {
+    error = std::current_exception();  // the inputs are still there; flush() tells
+  }
+  lock.lock();
+  if (error) {
+    merge_error_ = error;
+    return 0;
+  }
+  std::vector<std::uint32_t> homeless;
+  if (merged.segment) homeless = follow_moves(merger, *merged.segment, lock);
+  std::erase_if(segments_, [&](const auto& segment) { return merger.has(segment); });
+  std::erase_if(stale_, [&](const auto& segment) { return merger.has(segment); });
+  for (const auto& input : merger.inputs) plans_.erase(input->serial());
+  merger.inputs.clear();
+  if (merged.plan) {
+    if (merged.plan->events.is_guess) put_off_look();
+    plans_[merged.segment->serial()] = std::move(merged.plan);
+  }
+  if (merged.segment) segments_.insert(segments_.begin(), std::move(merged.segment));
+  resubscribe(homeless);
+  ++n_merges_;
+  store_->retire(std::move(merged.dropped));
+  publish();
+  store_->free_retired();
+  return merged.n_inputs;
+}
+
 void Matcher::State::run_merger() {
   std::unique_lock lock(writer_);
   for (;;) {
@@ -178,73 +243,31 @@ void Matcher::State::run_merger() {
       run_checkpoint(lock);
       continue;
     }
-    is_merging_ = true;
-    moved_in_merge_.clear();
-    is_moved_in_merge_.clear();
     if (has_many_dead()) seal_delta();
-    std::vector<std::shared_ptr<const Segment>> inputs = choose_merge();
-    const std::uint64_t version = version_;
-    const std::shared_ptr<const Names> names = catalogue_.names();
-    lock.unlock();
-    Merged merged;
-    SampledEvents events;
-    std::exception_ptr error;
-    try {
-      if (sample) events = sample->read(names->catalogue_id(), names->size());
-      merged = merge(inputs, version, events);
-    } catch (...) {
-      error = std::current_exception();  // the inputs are still there; flush() tells
-    }
-    lock.lock();
-    std::shared_ptr<const Segment> planned;
-    if (error) {
-      merge_error_ = error;
-    } else {
-      std::vector<std::uint32_t> homeless;
-      if (merged.segment) homeless = follow_moves(*merged.segment, lock);
-      std::erase_if(segments_, [&](const auto& segment) {
-        return std::find(inputs.begin(), inputs.end(), segment) != inputs.end();
-      });
-      for (const auto& input : inputs) {
-        plans_.erase(input->serial());
-        std::erase(stale_, input);
-      }
-      if (merged.plan) {
-        planned = merged.segment;
-        if (merged.plan->events.is_guess) put_off_look();
-        plans_[merged.segment->serial()] = std::move(merged.plan);
-      }
-      if (merged.segment) segments_.insert(segments_.begin(), std::move(merged.segment));
-      resubscribe(homeless);
-      ++n_merges_;
-      // It grew larger than usual during the merge.
-      if (delta_ != nullptr && delta_->filters().size() > kMaxDeltaFilters) seal_delta();
-      store_->retire(std::move(merged.dropped));
-      publish();
-      store_->free_retired();
-    }
-    inputs.clear();
-    const bool is_large = merged.n_inputs > kLargeMerge;
-    merged = Merged();
-    if (is_large) {
+    const std::size_t n_filters = run_merge(merger_, choose_merge(), lock);
+    if (n_filters > kLargeMerge) {
       lock.unlock();
       malloc_trim(0);  // or the pages of what was merged would stay with the process
       lock.lock();
     }
-    if (planned && translator->wants(*planned)) {  // it is published: nobody waits for this
-      lock.unlock();
-      try {
-        translator->translate(*planned, events, false);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      lock.lock();
-      if (error) merge_error_ = error;
-    }
-    is_merging_ = false;
+    if (wants_twins()) translate(lock);  // what was merged is published: nobody waits for this
+    merger_.end();
     merger_is_idle_.notify_all();
     // Under changes that never end there is always something to merge.
     if (wants_checkpoint()) run_checkpoint(lock);
+  }
+}
+
+void Matcher::State::run_small_merger() {
+  std::unique_lock lock(writer_);
+  for (;;) {
+    wake_merger_.wait(lock,
+                      [this] { return is_closing_ || (has_small_merge_to_do() && !merge_error_); });
+    if (is_closing_) return;
+    run_merge(small_merger_, choose_small_merge(), lock);
+    small_merger_.end();
+    merger_is_idle_.notify_all();
+    wake_merger_.notify_all();  // the other may have waited for this one
   }
 }
 
@@ -259,7 +282,7 @@ void Matcher::State::wait_until_merged(std::unique_lock<std::mutex>& lock) {
   seal_delta();
   publish();
   const auto is_idle = [this] {
-    return merge_error_ || (!has_merge_to_do() && !is_merging_ && !is_look_asked_);
+    return merge_error_ || (!has_merge_to_do() && !is_merging() && !is_look_asked_);
   };
   merger_is_idle_.wait(lock, is_idle);
   if (!merge_error_ && (has_new_events() || wants_twins())) {

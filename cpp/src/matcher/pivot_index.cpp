@@ -5,13 +5,19 @@
 #include <optional>
 
 #include "common/terms.hpp"
+#include "tamis/prefetch.hpp"
 
 namespace tamis {
 namespace {
 
+// Links that are fetched ahead: chains of filters that all events meet are long, and no two links
+// of one are neighbours.
+constexpr int kAhead = 8;
+
 class PivotScratch final : public Scratch {
  public:
   ValueByAttribute event;
+  std::vector<std::uint32_t> key_of;    // [n_attributes] of the event's numbers; 0 elsewhere
   std::vector<std::uint64_t> stamp_of;  // [heads] the last event that followed it
   std::uint64_t stamp = 0;
 };
@@ -26,6 +32,12 @@ PivotIndex::PivotIndex(std::shared_ptr<const FilterTable> table, std::size_t n_m
   shift_ = 64 - std::countr_zero(heads_.size());
 }
 
+std::uint32_t PivotIndex::key_of(double number) {
+  constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
+  const std::uint64_t bits = std::bit_cast<std::uint64_t>(number + 0.0);  // -0.0 becomes 0.0
+  return static_cast<std::uint32_t>(((bits & kSign) != 0 ? ~bits : bits | kSign) >> 32);
+}
+
 void PivotIndex::append() {
   const auto idx = static_cast<FilterIdx>(size_);
   const FilterTable::Filter& filter = table_->filter(idx);
@@ -33,10 +45,20 @@ void PivotIndex::append() {
   std::size_t best = 0;
   bool is_value = false;
   Link& link = links_[idx];
+  const auto keep = [&](Interval interval) {
+    for (Interval& kept : link.narrowest) {
+      if (interval.width < kept.width) std::swap(interval, kept);
+    }
+  };
   for (std::uint32_t at = 0; at < filter.constraints.count; ++at) {
     const Constraint& constraint = table_->constraint(filter.constraints.first + at);
     if (!constraint.needs_attribute()) continue;
     link.needs |= bit_of(constraint.attribute);
+    if (constraint.is_interval()) {
+      const NumberRange& range = table_->number(constraint.set);
+      const std::uint32_t low = key_of(range.low);
+      keep({constraint.attribute, low, key_of(range.high) - low});
+    }
     const std::uint64_t attribute = hash_attribute(constraint.attribute);
     const std::optional<std::uint64_t> value = hash_only_value(*table_, constraint);
     if (is_value && !value) continue;
@@ -49,8 +71,33 @@ void PivotIndex::append() {
   }
   if (head != &unpivoted_) ++n_chained_[best];
   link.next = head->load(std::memory_order_relaxed);
+  link.ahead = link.next;
+  for (int at = 1; at < kAhead && link.ahead != 0; ++at) link.ahead = links_[link.ahead - 1].next;
   head->store(idx + 1, std::memory_order_release);
   ++size_;
+}
+
+// Follows a chain to the next filter that may match. A function of its own, so that all it needs is
+// in registers: most filters are refused here.
+std::uint32_t PivotIndex::find_candidate(std::uint32_t at, std::size_t n_filters,
+                                         std::uint32_t lacks, const std::uint32_t* key_of,
+                                         std::uint64_t& n_seen) const {
+  const Link* const links = links_.data();
+  std::uint64_t n_here = 0;
+  while (at != 0) {
+    const Link& link = links[at - 1];
+    if (link.ahead != 0) prefetch_line(&links[link.ahead - 1]);
+    ++n_here;
+    // Filters of a later snapshot may have attributes that have no key.
+    if (at <= n_filters &&
+        (((link.needs & lacks) == 0) & link.narrowest[0].may_hold(key_of) &
+         link.narrowest[1].may_hold(key_of) & link.narrowest[2].may_hold(key_of))) {
+      break;
+    }
+    at = link.next;
+  }
+  n_seen += n_here;
+  return at;
 }
 
 std::unique_ptr<Scratch> PivotIndex::make_scratch() const {
@@ -67,23 +114,31 @@ void PivotIndex::match_first(std::size_t n_filters, std::size_t n_attributes,
                              Scratch& scratch, Collector& out) const {
   auto& own = static_cast<PivotScratch&>(scratch);
   if (own.stamp_of.size() < heads_.size()) own.stamp_of.resize(heads_.size());
+  if (own.key_of.size() <= n_attributes) own.key_of.resize(n_attributes + 1);
   std::uint64_t n_cells = 0, n_candidates = 0;
   for (std::size_t each = begin; each < end; ++each) {
     out.begin_event();
     ++own.stamp;
-    std::uint64_t lacks = ~std::uint64_t{0};
-    for (std::uint64_t at = events.offsets[each]; at < events.offsets[each + 1]; ++at) {
-      lacks &= ~bit_of(events.attributes[at]);
-    }
+    std::uint32_t lacks = ~std::uint32_t{0};
+    const auto for_each_attribute = [&](auto visit) {
+      for (std::uint64_t at = events.offsets[each]; at < events.offsets[each + 1]; ++at) {
+        if (events.attributes[at] < n_attributes) visit(events.attributes[at], events.values[at]);
+      }
+    };
+    for_each_attribute([&](AttributeId attribute, const EventValue& value) {
+      lacks &= ~bit_of(attribute);
+      if (value.kind == Kind::number) own.key_of[attribute] = key_of(value.nearest);
+    });
     bool is_loaded = false;
     const auto follow = [&](std::uint32_t at) {
-      for (; at != 0; at = links_[at - 1].next) {
-        ++n_cells;
-        if ((links_[at - 1].needs & lacks) != 0 || at > n_filters || out.has(at - 1)) continue;
+      while ((at = find_candidate(at, n_filters, lacks, own.key_of.data(), n_cells)) != 0) {
+        const FilterIdx filter = at - 1;
+        at = links_[filter].next;
+        if (out.has(filter)) continue;
         if (!is_loaded) own.event.load(events, each, n_attributes, table_->space());
         is_loaded = true;
         ++n_candidates;
-        if (table_->accepts(at - 1, own.event)) out.add(at - 1);
+        if (table_->accepts(filter, own.event)) out.add(filter);
       }
     };
     const auto follow_once = [&](std::size_t place) {
@@ -93,12 +148,13 @@ void PivotIndex::match_first(std::size_t n_filters, std::size_t n_attributes,
       follow(at);
     };
     follow(unpivoted_.load(std::memory_order_acquire));
-    for (std::uint64_t at = events.offsets[each]; at < events.offsets[each + 1]; ++at) {
-      if (events.attributes[at] >= n_attributes) continue;
-      const std::uint64_t attribute = hash_attribute(events.attributes[at]);
-      follow_once(place_of(attribute));
-      follow_once(place_of(mix_terms(attribute, hash_value(events.values[at]))));
-    }
+    for_each_attribute([&](AttributeId attribute, const EventValue& value) {
+      const std::uint64_t hash = hash_attribute(attribute);
+      follow_once(place_of(hash));
+      follow_once(place_of(mix_terms(hash, hash_value(value))));
+    });
+    for_each_attribute(
+        [&](AttributeId attribute, const EventValue&) { own.key_of[attribute] = 0; });
   }
   out.counters.cells += n_cells;
   out.counters.candidates += n_candidates;

@@ -141,6 +141,24 @@ bool Matcher::State::wants_twins() const {
          });
 }
 
+// Builds indexes on a device beside those that are there.
+void Matcher::State::translate(std::unique_lock<std::mutex>& lock) {
+  const std::vector<std::shared_ptr<const Segment>> segments = segments_;
+  const std::shared_ptr<const Names> names = catalogue_.names();
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    const SampledEvents events = sample->read(names->catalogue_id(), names->size());
+    for (const auto& segment : segments) {
+      if (translator->wants(*segment)) translator->translate(*segment, events, false);
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  if (error) merge_error_ = error;
+}
+
 void Matcher::State::put_off_look() {
   look_interval_ = kFirstLook;
   next_look_ = sample->n_taken() + look_interval_;
@@ -148,13 +166,14 @@ void Matcher::State::put_off_look() {
 
 void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
   is_look_asked_ = false;
-  is_merging_ = true;
+  merger_.is_busy = true;
   last_look_ = sample->n_taken();
   look_interval_ = std::min(2 * look_interval_, kMaxLookInterval);
   next_look_ = last_look_ + look_interval_;
   const std::vector<std::shared_ptr<const Segment>> segments = segments_;
   auto plans = plans_;
   const std::shared_ptr<const Names> names = catalogue_.names();
+  wake_merger();  // there may be a small merge to do meanwhile
   lock.unlock();
   std::vector<std::shared_ptr<const Segment>> stale;
   std::exception_ptr error;
@@ -201,7 +220,7 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
       plans_[segment->serial()] = plans[segment->serial()];
     }
   }
-  is_merging_ = false;
+  merger_.end();
   merger_is_idle_.notify_all();
 }
 

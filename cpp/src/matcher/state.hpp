@@ -3,10 +3,12 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <list>
 #include <map>
 #include <memory>
@@ -35,9 +37,9 @@ inline constexpr std::size_t kMinDead = 4096;
 // turns of the sample.
 inline constexpr std::uint64_t kFirstLook = 64;
 inline constexpr std::uint64_t kMaxLookInterval = 16 * EventSample::kMostEvents;
-// A delta begins so small, and is sealed at the latest when it has so many and nothing is merged.
+// A delta begins so small, and is sealed at the latest when it has so many.
 inline constexpr std::size_t kFirstDeltaFilters = 64;
-inline constexpr std::size_t kMaxDeltaFilters = 4096;
+inline constexpr std::size_t kMaxDeltaFilters = 2048;
 
 // Subscriptions read aside, with names of their own: a bad row leaves no trace.
 struct Staged {
@@ -158,7 +160,9 @@ class Matcher::State {
       is_closing_ = true;
     }
     wake_merger_.notify_all();
-    if (merger_.joinable()) merger_.join();
+    for (Merger* const merger : {&merger_, &small_merger_}) {
+      if (merger->thread.joinable()) merger->thread.join();
+    }
   }
 
   void lock_for_fork() {
@@ -167,11 +171,14 @@ class Matcher::State {
   }
   void unlock_after_fork(bool is_child) {
     if (is_child) {
-      // The merging thread is not here. What it had taken is still in the segments.
-      new (&merger_) std::thread();
+      // The merging threads are not here. What they had taken is still in the segments.
+      for (Merger* const merger : {&merger_, &small_merger_}) {
+        new (&merger->thread) std::thread();
+        merger->end();
+      }
       new (&wake_merger_) std::condition_variable();
       new (&merger_is_idle_) std::condition_variable();
-      is_merging_ = is_checkpointing_ = is_look_asked_ = false;
+      is_checkpointing_ = is_look_asked_ = false;
       published_.forget_readers();
       for (const auto& segment : segments_) {
         for (const Group& group : segment->groups()) {
@@ -185,6 +192,8 @@ class Matcher::State {
     writer_.unlock();
   }
 
+  struct Merger;
+
   // --- all of these under writer_ ---
   std::vector<RowError> check_ids(std::span<const NewSubscription> rows, IdType& type) const;
   void take(std::span<const NewSubscription> rows, std::vector<Staged>& staged);
@@ -196,22 +205,40 @@ class Matcher::State {
     std::uint32_t slot, row;
   };
   void move_in_place(std::span<const Move> rows, std::span<const InPlace> in_place);
-  void note_move(std::uint32_t slot);  // during a merge
   std::vector<RowError> move_by_text(std::span<const Move> rows,
                                      std::vector<NewSubscription>& moved,
                                      std::deque<std::string>& texts) const;
-  std::vector<std::uint32_t> follow_moves(const Segment& merged,
+  std::vector<std::uint32_t> follow_moves(Merger& merger, const Segment& merged,
                                           std::unique_lock<std::mutex>& lock);
   void resubscribe(std::span<const std::uint32_t> slots);
   void kill(std::uint32_t slot) { store_->kill(slot, version_ + 1); }
   void seal_delta();
   void publish();
+  // Beside merges that are under way.
   bool has_merge_to_do() const {
-    return std::any_of(segments_.begin(), segments_.end(),
-                       [](const auto& segment) { return !segment->is_indexed(); }) ||
-           segments_.size() > kMaxSegments || has_many_dead() || !stale_.empty() || has_worn();
+    if (has_many_dead() && !small_merger_.is_busy) return true;
+    std::size_t n_free = 0;
+    return std::any_of(segments_.begin(), segments_.end(), [&](const auto& segment) {
+      return is_free(segment) && (++n_free > kMaxSegments || !segment->is_indexed() ||
+                                  is_worn(segment) || is_stale(segment));
+    });
   }
-  bool has_worn() const { return std::any_of(segments_.begin(), segments_.end(), is_worn); }
+  bool has_small_merge_to_do() const {
+    return (merger_.is_busy || is_checkpointing_) && !choose_small_merge().empty();
+  }
+  // Has no merge that is under way taken it?
+  bool is_free(const std::shared_ptr<const Segment>& segment) const {
+    return !merger_.has(segment) && !small_merger_.has(segment);
+  }
+  std::vector<std::shared_ptr<const Segment>> free_segments() const {
+    std::vector<std::shared_ptr<const Segment>> free;
+    std::copy_if(segments_.begin(), segments_.end(), std::back_inserter(free),
+                 [this](const auto& segment) { return is_free(segment); });
+    return free;
+  }
+  bool is_stale(const std::shared_ptr<const Segment>& segment) const {
+    return std::find(stale_.begin(), stale_.end(), segment) != stale_.end();
+  }
   static bool is_worn(const std::shared_ptr<const Segment>& segment) {
     return std::any_of(segment->groups().begin(), segment->groups().end(), [](const Group& group) {
       return group.movable() != nullptr && group.movable()->is_worn();
@@ -245,16 +272,19 @@ class Matcher::State {
   }
   void wake_merger();
   std::vector<std::shared_ptr<const Segment>> choose_merge() const;
+  std::vector<std::shared_ptr<const Segment>> choose_small_merge() const;
 
   // --- of engine="auto", in replanning.cpp ---
   void ask_for_look();  // not under writer_
   // Are there events that no plan has seen, enough of them for a flush to wait for?
   bool has_new_events() const;
   bool wants_twins() const;
+  void translate(std::unique_lock<std::mutex>& lock);
   void put_off_look();
   void run_look(std::unique_lock<std::mutex>& lock);
 
   void run_merger();
+  void run_small_merger();
   void wait_until_merged(std::unique_lock<std::mutex>& lock);
   struct Merged {
     std::shared_ptr<const Segment> segment;   // null: nothing is left
@@ -265,6 +295,9 @@ class Matcher::State {
   Merged merge(std::span<const std::shared_ptr<const Segment>> inputs, std::uint64_t version,
                const SampledEvents& events) const;
   void build(Merged& merged, SegmentFilters filters, const SampledEvents& events) const;
+  // Merges what was chosen, and publishes it. Gives back how many filters there were.
+  std::size_t run_merge(Merger& merger, std::vector<std::shared_ptr<const Segment>> inputs,
+                        std::unique_lock<std::mutex>& lock);
 
   std::optional<EngineChoice> choice_;  // none: planned
   const EngineChoice naive_;
@@ -279,13 +312,37 @@ class Matcher::State {
   IdType id_type_ = IdType::none;
   std::uint64_t version_ = 0;  // of the newest snapshot
 
-  std::thread merger_;
+  // A thread that merges. The first does all that there is to do, one after the other; while it is
+  // busy, which may be for long, the second merges what is small.
+  struct Merger {
+    std::thread thread;
+    bool is_busy = false;
+    std::vector<std::shared_ptr<const Segment>> inputs;  // of the merge under way
+    // Slots that have moved in place since that merge began, each once.
+    std::vector<std::uint32_t> moved;
+    std::vector<bool> is_moved;  // [n_slots] or shorter
+
+    bool has(const std::shared_ptr<const Segment>& segment) const {
+      return std::find(inputs.begin(), inputs.end(), segment) != inputs.end();
+    }
+    void note_move(std::uint32_t slot, std::size_t n_slots) {
+      if (is_moved.size() <= slot) is_moved.resize(n_slots);
+      if (is_moved[slot]) return;
+      is_moved[slot] = true;
+      moved.push_back(slot);
+    }
+    void end() {
+      is_busy = false;
+      inputs.clear();
+      moved.clear();
+      is_moved.clear();
+    }
+  };
+  bool is_merging() const { return merger_.is_busy || small_merger_.is_busy; }
+  Merger merger_, small_merger_;
   std::condition_variable wake_merger_, merger_is_idle_;
-  bool is_merging_ = false, is_closing_ = false;
+  bool is_closing_ = false;
   std::size_t n_merges_ = 0;
-  // Slots that have moved in place since the merge under way began, each once.
-  std::vector<std::uint32_t> moved_in_merge_;
-  std::vector<bool> is_moved_in_merge_;  // [n_slots] or shorter
   std::exception_ptr merge_error_;
 
   std::map<std::uint64_t, std::shared_ptr<const SegmentPlan>> plans_;  // by the segment's serial
