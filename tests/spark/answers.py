@@ -54,3 +54,9 @@ def attribute_arguments(workload: Workload) -> dict[str, Any]:
     if maps:
         arguments["attrs"] = maps
     return arguments
+
+
+def options_of(workload: Workload) -> dict[str, str]:
+    """The same as texts."""
+    arguments = attribute_arguments(workload)
+    return {name: ",".join(value) for name, value in arguments.items() if value}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from itertools import product
 
 import pyarrow as pa
 import pytest
-from answers import attribute_arguments, counts_of, expected_pairs, pairs_of
+from answers import expected_pairs, pairs_of
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -17,48 +16,6 @@ from tamis import ArgumentError, ArgumentTypeError, Matcher, workloads
 from tamis.spark import workloads as tables
 
 N_EVENTS = 1500
-FAMILIES = {
-    "pcm-strings-50": {"n_filters": 2000},
-    "hem-default": {"n_subscriptions": 2000},
-    "clcb-default": {"n_subscriptions": 300},
-    "fpga-default": {"n_subscriptions": 2000},
-    "flights": {"n_subscriptions": 500, "n_subscribers": 40},
-    "cities": {"n_subscriptions": 500},
-}
-FORMS = list(product(("pairs", "list", "count"), ("subscriptions", "subscribers")))
-
-
-@pytest.mark.parametrize("key", FAMILIES)
-def test_matches_are_those_of_naive_in_every_form(
-    spark: SparkSession, index: str, key: str
-) -> None:
-    workload = workloads.get(key, **FAMILIES[key])
-    subscriptions = tables.subscriptions(spark, workload, n_partitions=2)
-    expected = {
-        deliver: expected_pairs(workload, N_EVENTS, deliver)
-        for deliver in ("subscriptions", "subscribers")
-    }
-    assert expected["subscriptions"]
-    for n_shards, n_partitions, engine in ((1, 1, "auto"), (3, 3, "tuple-key")):
-        ref = ts.build_index(
-            subscriptions,
-            f"{index}-{n_shards}",
-            n_shards=n_shards,
-            engine=engine,
-            space=workload.space,
-            mode="failfast",
-        )
-        assert ref.n_subscriptions == workload.n_subscriptions
-        events = tables.events(spark, workload, N_EVENTS, n_partitions=n_partitions)
-        for output, deliver in FORMS:
-            matches = events.transform(
-                ts.match(
-                    ref, id="event", output=output, deliver=deliver, **attribute_arguments(workload)
-                )
-            )
-            wanted = expected[deliver]
-            found = pairs_of(matches, output)
-            assert found == (counts_of(wanted) if output == "count" else wanted), (output, deliver)
 
 
 @pytest.fixture(scope="module")

@@ -7,70 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from answers import attribute_arguments, counts_of, expected_pairs, pairs_of
 from pyspark.sql import DataFrame, SparkSession
 
 import tamis.spark as ts
-from tamis import workloads
-from tamis.spark import workloads as tables
-from tamis.workloads import Workload
-
-N_EVENTS = 900
-FAMILIES = {
-    "pcm-default": {"n_filters": 1000},
-    "hem-default": {"n_subscriptions": 1000},
-    "clcb-default": {"n_subscriptions": 200},
-    "flights": {"n_subscriptions": 300, "n_subscribers": 20},
-}
-
-
-def options_of(workload: Workload) -> dict[str, str]:
-    arguments = {k: v for k, v in attribute_arguments(workload).items() if v}
-    return {name: ",".join(value) for name, value in arguments.items()}
-
-
-@pytest.fixture(params=FAMILIES)
-def workload(request: pytest.FixtureRequest) -> Workload:
-    return workloads.get(request.param, **FAMILIES[request.param])
-
-
-@pytest.fixture
-def ref(spark: SparkSession, index: str, workload: Workload) -> ts.IndexRef:
-    frame = tables.subscriptions(spark, workload)
-    return ts.build_index(frame, index, n_shards=2, space=workload.space)
-
-
-def test_pushdown_gives_what_naive_gives(
-    spark: SparkSession, ref: ts.IndexRef, workload: Workload, tmp_path: Path
-) -> None:
-    folder = tmp_path / "events"
-    folder.mkdir()
-    events = workload.events(N_EVENTS).read_all()
-    events = events.add_column(0, "event", pa.array(range(N_EVENTS), pa.int64()))
-    for part in range(2):  # files, and row groups in each
-        half = events.slice(part * 500, 500)
-        pq.write_table(half, folder / f"{part}.parquet", row_group_size=200)
-    for output, deliver, rows_per_task in (
-        ("pairs", "subscriptions", 100),
-        ("list", "subscribers", 1000),
-        ("count", "subscribers", 300),
-    ):
-        reader = spark.read.format("tamis").options(
-            index=ref.path, id="event", output=output, deliver=deliver, **options_of(workload)
-        )
-        matches = reader.option("rows_per_task", rows_per_task).load(str(folder))
-        expected = expected_pairs(workload, N_EVENTS, deliver)
-        wanted = counts_of(expected) if output == "count" else expected
-        assert pairs_of(matches, output) == wanted
-
-
-def test_the_table_function_gives_what_naive_gives(
-    spark: SparkSession, ref: ts.IndexRef, workload: Workload
-) -> None:
-    tables.events(spark, workload, N_EVENTS, n_partitions=2).createOrReplaceTempView("events")
-    words = "".join(f", {name} => '{text}'" for name, text in options_of(workload).items())
-    query = f"SELECT * FROM tamis_match(TABLE(events), '{ref.path}', id => 'event'{words})"
-    assert pairs_of(spark.sql(query), "pairs") == expected_pairs(workload, N_EVENTS)
 
 
 @pytest.fixture
