@@ -23,11 +23,11 @@ template <typename T>
 using Array = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 
 // A NumPy array that owns the vector's memory.
-template <typename T>
-Array<T> to_numpy(std::vector<T> items) {
-  auto* owned = new std::vector<T>(std::move(items));
-  const nb::capsule owner(owned,
-                          [](void* held) noexcept { delete static_cast<std::vector<T>*>(held); });
+template <typename T, typename Memory>
+Array<T> to_numpy(std::vector<T, Memory> items) {
+  using Items = std::vector<T, Memory>;
+  auto* owned = new Items(std::move(items));
+  const nb::capsule owner(owned, [](void* held) noexcept { delete static_cast<Items*>(held); });
   return Array<T>(owned->data(), {owned->size()}, owner);
 }
 
@@ -262,8 +262,8 @@ nb::object id_buffers(const MatchResult& result, std::span<const std::uint32_t> 
     return is_known == nullptr || (*is_known)[target] ? result.id(target) : IdView();
   };
   const bool is_string = result.id_type() == IdType::string;
-  std::vector<std::int64_t> numbers;
-  std::vector<std::uint8_t> bytes;
+  ReusedVector<std::int64_t> numbers;
+  ReusedVector<std::uint8_t> bytes;
   {
     const nb::gil_scoped_release released;
     if (is_string) {
@@ -276,7 +276,7 @@ nb::object id_buffers(const MatchResult& result, std::span<const std::uint32_t> 
       }
     } else {
       // Each lies somewhere else in memory, so a large result is waiting above all.
-      constexpr std::size_t kPerTask = 1 << 14;
+      constexpr std::size_t kPerTask = 1 << 11;
       numbers.resize(targets.size());
       parallel_for((targets.size() + kPerTask - 1) / kPerTask, result.n_threads,
                    [&](std::size_t task) {
@@ -366,7 +366,7 @@ void bind_result(nb::module_& module) {
                  result.bits.data(), {result.n_events, result.words_per_event}, self);
            })
       .def("counts", [](const MatchResult& result) {
-        std::vector<std::int64_t> counts = result.counts;
+        ReusedVector<std::int64_t> counts = result.counts;
         if (result.output == Output::ids) {
           for (std::size_t event = 0; event < result.n_events; ++event) {
             counts.push_back(result.offsets[event + 1] - result.offsets[event]);

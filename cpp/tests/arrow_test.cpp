@@ -476,6 +476,34 @@ TEST(arrow_wide_maps_are_checked_for_duplicates_too) {
   CHECK_THROWS(encoded(batch(keys), *names), EventError, "attribute 'n3' must come once");
 }
 
+TEST(arrow_maps_of_few_attributes_whose_ids_end_alike) {
+  Catalogue catalogue;
+  for (int id = 0; id < 200; ++id) catalogue.intern("n" + std::to_string(id));
+  const auto names = catalogue.names();
+  const auto batch = [&](const std::vector<std::string>& of) {
+    return record_batch(2,
+                        map("m", {0, 1, static_cast<std::int32_t>(of.size())}, strings("key", of),
+                            fixed("value", "g", std::vector<double>(of.size(), 1.0))));
+  };
+  // 1, 65 and 129 are the same modulo 64.
+  CHECK_EQ(encoded(batch({"n1", "n1", "n65", "n129"}), *names), "n1=1 | n1=1 n65=1 n129=1");
+  CHECK_THROWS(encoded(batch({"n1", "n1", "n65", "n1"}), *names), EventError,
+               "column 'm', row 1: attribute 'n1' must come once");
+}
+
+TEST(arrow_keys_are_looked_up_again_when_there_are_more_names) {
+  Catalogue catalogue;
+  catalogue.intern("a");
+  const auto batch = [] {
+    return record_batch(
+        1, map("m", {0, 2}, strings("key", {"a", "b"}), fixed<double>("value", "g", {1, 2})));
+  };
+  CHECK_EQ(encoded(batch(), *catalogue.names()), "a=1");
+  catalogue.intern("b");
+  CHECK_EQ(encoded(batch(), *catalogue.names()), "a=1 b=2");
+  CHECK_EQ(encoded(batch(), *names_of({"b", "c"})), "b=2");
+}
+
 TEST(arrow_types_that_events_cannot_hold_are_refused_by_name) {
   const auto names = names_of({});
   for (const char* format : {"d:10,2", "d:38,5,256", "z",   "Z",   "vz",      "w:4",   "+l", "+L",

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "tamis/catalogue.hpp"
+#include "tamis/reused_vector.hpp"
 #include "tamis/value.hpp"
 
 namespace tamis {
@@ -73,10 +74,10 @@ class StringArena {
 };
 
 struct EventBatch {
-  std::vector<std::uint64_t> offsets{0};
-  std::vector<AttributeId> attributes;
-  std::vector<EventValue> values;
-  std::vector<double> x, y;
+  ReusedVector<std::uint64_t> offsets{0};
+  ReusedVector<AttributeId> attributes;
+  ReusedVector<EventValue> values;
+  ReusedVector<double> x, y;
   std::size_t n_known = 0;
   std::uint64_t catalogue_id = 0;  // whose attribute ids these are
   StringArena arena;

@@ -25,6 +25,7 @@
 #include "tamis/engine.hpp"
 #include "tamis/event_batch.hpp"
 #include "tamis/id.hpp"
+#include "tamis/reused_vector.hpp"
 
 namespace tamis {
 
@@ -89,12 +90,12 @@ struct MatchResult {
   Output output = Output::ids;
   Deliver deliver = Deliver::subscriptions;
   std::size_t n_events = 0;
-  std::vector<std::int64_t> offsets;   // [n_events + 1]  Output::ids
-  std::vector<std::uint32_t> targets;  // [offsets.back()]
-  std::vector<std::uint64_t> bits;     // [n_events * words_per_event]  Output::bitset
+  ReusedVector<std::int64_t> offsets;   // [n_events + 1]  Output::ids
+  ReusedVector<std::uint32_t> targets;  // [offsets.back()]
+  ReusedVector<std::uint64_t> bits;     // [n_events * words_per_event]  Output::bitset
   std::size_t words_per_event = 0;
   std::size_t n_targets = 0;         // bits in use of each event
-  std::vector<std::int64_t> counts;  // [n_events]  Output::count
+  ReusedVector<std::int64_t> counts;  // [n_events]  Output::count
   Counters counters;
   std::size_t n_threads = 1;  // of the matcher, for what comes after
   std::shared_ptr<const Snapshot> snapshot;
@@ -234,8 +235,8 @@ class Matcher {
   class State;
 
   template <typename WithEvents>
-  MatchResult match_tasks(View view, std::size_t n_events, const MatchOptions& options,
-                          const WithEvents& with_events) const;
+  MatchResult match_tasks(View view, std::size_t n_events, std::size_t n_most,
+                          const MatchOptions& options, const WithEvents& with_events) const;
 
   std::unique_ptr<State> state_;
 };

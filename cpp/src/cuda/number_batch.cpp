@@ -1,5 +1,6 @@
 #include "number_batch.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "tamis/error.hpp"
@@ -16,9 +17,56 @@ NumberBatch::NumberBatch(std::size_t most_events, std::size_t most_attributes, b
 void NumberBatch::pack(const EventBatch& events, std::size_t begin, std::size_t n_events,
                        const RanksOnDevice& ranks, Space space) {
   is_left.assign(n_events, false);
-  std::uint32_t n_cells = 0;
   offsets_.data()[0] = 0;
-  for (std::size_t event = 0; event < n_events; ++event) {
+  for (std::size_t first = 0; first < n_events; first += kWholeEvents) {
+    const std::size_t end = std::min(first + kWholeEvents, n_events);
+    if (!pack_whole(events, begin, first, end, ranks)) {
+      pack_each(events, begin, first, end, ranks);
+    }
+  }
+  for (std::size_t event = 0; points_.size() > 0 && event < n_events; ++event) {
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    Point point{kNone, kNone, kNone};
+    if (events.has_position(begin + event)) {
+      point = to_point(space, events.x[begin + event], events.y[begin + event]);
+    }
+    double* const to = points_.data() + 3 * event;
+    to[0] = point.x, to[1] = point.y, to[2] = point.z;
+  }
+}
+
+bool NumberBatch::pack_whole(const EventBatch& events, std::size_t begin, std::size_t first,
+                             std::size_t end, const RanksOnDevice& ranks) {
+  const std::uint64_t* const from = events.offsets.data() + begin;
+  std::uint32_t* const offsets = offsets_.data();
+  const std::uint32_t n_before = offsets[first];
+  bool is_whole = true;
+  for (std::size_t event = first; event < end; ++event) {
+    is_whole &= from[event + 1] - from[event] <= most_attributes_;
+    offsets[event + 1] = n_before + static_cast<std::uint32_t>(from[event + 1] - from[first]);
+  }
+  if (!is_whole) return false;  // and there might be no room
+  const std::size_t n_cells = from[end] - from[first];
+  const AttributeId* const attributes = events.attributes.data() + from[first];
+  const EventValue* const values = events.values.data() + from[first];
+  std::uint32_t* const to_attributes = attributes_.data() + n_before;
+  double* const to_values = values_.data() + n_before;
+  for (std::size_t cell = 0; cell < n_cells; ++cell) {
+    const AttributeId attribute = attributes[cell];
+    const EventValue& value = values[cell];
+    is_whole &= (value.kind == Kind::number) & (value.residue == 0) &&
+                attribute < ranks.n_attributes() && ranks.is_used(attribute) &&
+                ranks.takes(attribute);
+    to_attributes[cell] = attribute;
+    to_values[cell] = value.nearest;
+  }
+  return is_whole;
+}
+
+void NumberBatch::pack_each(const EventBatch& events, std::size_t begin, std::size_t first_event,
+                            std::size_t end, const RanksOnDevice& ranks) {
+  std::uint32_t n_cells = offsets_.data()[first_event];
+  for (std::size_t event = first_event; event < end; ++event) {
     const std::uint32_t first = n_cells;
     for (std::uint64_t at = events.offsets[begin + event]; at < events.offsets[begin + event + 1];
          ++at) {
@@ -35,14 +83,6 @@ void NumberBatch::pack(const EventBatch& events, std::size_t begin, std::size_t 
     }
     if (is_left[event]) n_cells = first;
     offsets_.data()[event + 1] = n_cells;
-    if (points_.size() == 0) continue;
-    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-    Point point{kNone, kNone, kNone};
-    if (events.has_position(begin + event)) {
-      point = to_point(space, events.x[begin + event], events.y[begin + event]);
-    }
-    double* const to = points_.data() + 3 * event;
-    to[0] = point.x, to[1] = point.y, to[2] = point.z;
   }
 }
 

@@ -25,6 +25,16 @@ class NumberBatch {
   std::vector<bool> is_left;  // [events] the host must take it
 
  private:
+  static constexpr std::size_t kWholeEvents = 64;
+
+  // Events `first` to `end` of those from `begin`, whose cells come behind those before. Mostly a
+  // device takes some events as they are: then their cells are copied as one row, for how many an
+  // event has is a surprise to the processor. False: each needs a look.
+  bool pack_whole(const EventBatch& events, std::size_t begin, std::size_t first, std::size_t end,
+                  const RanksOnDevice& ranks);
+  void pack_each(const EventBatch& events, std::size_t begin, std::size_t first_event,
+                 std::size_t end, const RanksOnDevice& ranks);
+
   std::size_t most_attributes_;
   PinnedArray<std::uint32_t> offsets_, attributes_;
   PinnedArray<double> values_, points_;

@@ -8,7 +8,8 @@
 //     row r+1  value      absent           value
 //
 // Where no column can have nulls and there is no map, that block is the output itself; otherwise
-// the values that are present move to the output, followed by the row's entries of each map column.
+// the values that are present move to the output, followed by the row's entries of each map column
+// (those of a map that is the only column are decoded to the output, and close ranks there).
 // Each decode function is one template instance for one type: the loop inside has no call.
 //
 // What comes from outside is checked before it is used (counts of buffers and children, missing
@@ -17,6 +18,8 @@
 // mentions are looked into, but a type that events cannot hold is refused in any column: whether
 // a table is accepted does not depend on the subscriptions of the day.
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -28,6 +31,7 @@
 #include "common/simd.hpp"
 #include "common/utf8.hpp"
 #include "encode/arrow_abi.h"
+#include "encode/key_cache.hpp"
 #include "encode/seen_attributes.hpp"
 #include "tamis/encode.hpp"
 #include "tamis/error.hpp"
@@ -40,6 +44,9 @@ namespace {
 constexpr std::size_t kBlockValues = 8192;
 constexpr std::size_t kMaxBlockRows = 1024;
 constexpr std::size_t kMinBlockRows = 16;
+
+// Entries of a map that are looked at together, however many there are.
+constexpr std::size_t kFewEntries = 8;
 
 // No machine holds more; below it no sum or product of lengths overflows.
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 48;
@@ -203,16 +210,12 @@ void check_utf8(const Column& column, std::int64_t index, std::string_view text)
   }
 }
 
-template <class Offset>
-void decode_strings(const Column& column, std::int64_t begin, std::int64_t end, EventValue* out,
-                    std::size_t stride) {
+// Calls visit(index, text) for each; the text of an invalid one is null.
+template <class Offset, class Visit>
+void visit_strings(const Column& column, std::int64_t begin, std::int64_t end, Visit visit) {
   if (begin == end) return;
   const auto offset_at = [&](std::int64_t index) {
     return load<Offset>(column.values, column.offset + index);
-  };
-  const auto text_at = [&](std::int64_t index) {
-    return std::string_view(column.data + offset_at(index),
-                            static_cast<std::size_t>(offset_at(index + 1) - offset_at(index)));
   };
   const Offset first = offset_at(begin);
   const Offset last = offset_at(end);
@@ -221,16 +224,21 @@ void decode_strings(const Column& column, std::int64_t begin, std::int64_t end, 
     is_monotone &= offset_at(index) <= offset_at(index + 1);
   }
   if (!is_monotone) throw Fault{begin, "the offsets of strings must be positive and never fall"};
-  if (column.data == nullptr) {
+  const char* const data = column.data;
+  const auto text_at = [&](std::int64_t index) {
+    return std::string_view(data + offset_at(index),
+                            static_cast<std::size_t>(offset_at(index + 1) - offset_at(index)));
+  };
+  if (data == nullptr) {
     if (last != 0) throw Fault{begin, "the buffer of strings must not be missing"};
-  } else if (!simd().is_ascii(column.data + first, static_cast<std::size_t>(last - first))) {
+  } else if (!simd().is_ascii(data + first, static_cast<std::size_t>(last - first))) {
     for (std::int64_t index = begin; index < end; ++index) {
       check_utf8(column, index, text_at(index));
     }
   }
-  for (std::int64_t index = begin; index < end; ++index, out += stride) {
+  for (std::int64_t index = begin; index < end; ++index) {
     if (!column.is_valid(index)) {
-      *out = EventValue();
+      visit(index, nullptr);
       continue;
     }
     const std::string_view text = text_at(index);
@@ -239,8 +247,17 @@ void decode_strings(const Column& column, std::int64_t begin, std::int64_t end, 
         throw Fault{index, "a string must be shorter than 4 GiB"};
       }
     }
-    *out = EventValue::of(text);
+    visit(index, &text);
   }
+}
+
+template <class Offset>
+void decode_strings(const Column& column, std::int64_t begin, std::int64_t end, EventValue* out,
+                    std::size_t stride) {
+  visit_strings<Offset>(column, begin, end, [&](std::int64_t, const std::string_view* text) {
+    *out = text == nullptr ? EventValue() : EventValue::of(*text);
+    out += stride;
+  });
 }
 
 // A view: length, then either up to 12 bytes in place, or 4 bytes of prefix, buffer and offset.
@@ -300,6 +317,41 @@ void decode_dictionary(const Column& column, std::int64_t begin, std::int64_t en
         throw;
       }
     }
+  }
+}
+
+// -- keys of maps --
+
+// The attributes of keys begin .. end of the column to out[0], out[1], ... Throws Fault.
+using KeyFunction = void (*)(const Column&, std::int64_t begin, std::int64_t end, KeyCache& cache,
+                             AttributeId* out);
+
+[[noreturn]] void throw_null_key(std::int64_t index) {
+  throw Fault{index, "a key of a map must not be null"};
+}
+
+template <class Offset>
+void find_string_keys(const Column& column, std::int64_t begin, std::int64_t end, KeyCache& cache,
+                      AttributeId* out) {
+  visit_strings<Offset>(column, begin, end, [&](std::int64_t index, const std::string_view* key) {
+    if (key == nullptr) throw_null_key(index);
+    *out++ = cache.find(*key);
+  });
+}
+
+// Of views and dictionaries.
+void find_decoded_keys(const Column& column, std::int64_t begin, std::int64_t end, KeyCache& cache,
+                       AttributeId* out) {
+  std::array<EventValue, 256> keys;
+  while (begin < end) {
+    const std::int64_t n_keys = std::min<std::int64_t>(end - begin, keys.size());
+    column.decode(column, begin, begin + n_keys, keys.data(), 1);
+    for (std::int64_t at = 0; at < n_keys; ++at) {
+      const EventValue& key = keys[static_cast<std::size_t>(at)];
+      if (key.kind == Kind::absent) throw_null_key(begin + at);
+      *out++ = cache.find(key.string());
+    }
+    begin += n_keys;
   }
 }
 
@@ -590,9 +642,11 @@ struct MapColumn {
   const void* offsets = nullptr;  // int32
   std::int64_t offset = 0;
   std::int64_t n_entries = 0;
+  std::size_t n_read = 0;  // entries of its rows, about
   const std::uint8_t* entry_validity = nullptr;
   std::int64_t entry_offset = 0;
   Column keys, values;
+  KeyFunction find_keys = nullptr;
 
   std::int64_t first_entry(std::int64_t row) const {
     return load<std::int32_t>(offsets, offset + row);
@@ -650,57 +704,17 @@ MapColumn open_map(const ArrowSchema* schema, const ArrowArray* array, std::int6
       n_rows == 0 ? 0
                   : std::clamp<std::int64_t>(map.first_entry(n_rows) - map.first_entry(0), 0,
                                              entries->length);
+  map.n_read = static_cast<std::size_t>(n_read);
   map.keys = open_column(entry_schema->children[0], entries->children[0], entries->offset,
                          entries->length, n_read, what);
   map.values = open_column(entry_schema->children[1], entries->children[1], entries->offset,
                            entries->length, n_read, what);
+  const std::string_view key_format = format_of(entry_schema->children[0], what);
+  map.find_keys = find_decoded_keys;
+  if (key_format == "u") map.find_keys = find_string_keys<std::int32_t>;
+  if (key_format == "U") map.find_keys = find_string_keys<std::int64_t>;
   return map;
 }
-
-// From keys to attributes. The same few keys come again and again: up to 16 bytes of one are two
-// words, which together with the length are the key, so that a hit needs no look at the names.
-class KeyCache {
- public:
-  explicit KeyCache(const Names& names) : names_(names), slots_(kSlots) {}
-
-  AttributeId find(std::string_view key) {
-    if (key.size() > kMaxBytes) return names_.find(key);
-    const char* const at = key.data();
-    const std::size_t n_bytes = key.size();
-    std::uint64_t head = 0, tail = 0;
-    if (n_bytes >= 8) {
-      std::memcpy(&head, at, 8);
-      std::memcpy(&tail, at + n_bytes - 8, 8);
-    } else if (n_bytes >= 4) {
-      std::uint32_t first, last;
-      std::memcpy(&first, at, 4);
-      std::memcpy(&last, at + n_bytes - 4, 4);
-      head = first | static_cast<std::uint64_t>(last) << 32;
-    } else if (n_bytes > 0) {
-      head = static_cast<unsigned char>(at[0]) |
-             static_cast<std::uint64_t>(static_cast<unsigned char>(at[n_bytes / 2])) << 8 |
-             static_cast<std::uint64_t>(static_cast<unsigned char>(at[n_bytes - 1])) << 16;
-    }
-    const std::uint64_t mixed = (head ^ (tail << 1 | tail >> 63) ^ n_bytes) * 0x9E3779B97F4A7C15ull;
-    Slot& slot = slots_[mixed >> (64 - kSlotBits)];
-    if (slot.head != head || slot.tail != tail || slot.n_bytes != n_bytes) {
-      slot = {head, tail, static_cast<std::uint32_t>(n_bytes), names_.find(key)};
-    }
-    return slot.id;
-  }
-
- private:
-  static constexpr std::size_t kMaxBytes = 16;
-  static constexpr int kSlotBits = 8;
-  static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
-  struct Slot {
-    std::uint64_t head = 0, tail = 0;
-    std::uint32_t n_bytes = ~std::uint32_t{0};  // no key
-    AttributeId id = kNoAttribute;
-  };
-  const Names& names_;
-  std::vector<Slot> slots_;
-};
 
 // -- the batch --
 
@@ -741,11 +755,22 @@ class Encoder {
   void encode_dense_block(std::int64_t begin, std::int64_t end);
   void encode_block(std::int64_t begin, std::int64_t end);
   void encode_coordinate(const Coordinate& coordinate, std::int64_t begin, std::int64_t end,
-                         std::vector<double>& out);
+                         ReusedVector<double>& out);
+  struct MapBlock;
+  void count_entries(const MapColumn& map, std::int64_t begin, std::int64_t end,
+                     MapBlock& block) const;
+  bool take_whole_rows(const MapColumn& map, const MapBlock& block, std::int64_t begin,
+                       std::int64_t end);
+  // An entry of the event.
+  void insert(const MapColumn& map, std::int64_t row, AttributeId id) {
+    if (seen_.insert(id)) return;
+    throw_at(map.name, row,
+             "attribute " + quote(names_.name(id)) + " must come once in an event, not twice");
+  }
   void decode_map(const MapColumn& map, std::int64_t begin, std::int64_t end,
-                  std::int64_t first_entry);
+                  const MapBlock& block);
   void decode_entries(const MapColumn& map, std::int64_t begin, std::int64_t end,
-                      std::int64_t first_entry);
+                      const MapBlock& block);
   [[noreturn]] void throw_at(std::string_view column, std::int64_t row,
                              const std::string& reason) const {
     const auto row_of_table = static_cast<std::int64_t>(n_rows_before_) + row;
@@ -771,19 +796,22 @@ class Encoder {
   std::vector<MapColumn> maps_;
   std::vector<Coordinate> position_;  // [2] or [0]
   bool is_dense_ = true;              // every row has every flat column, and there is no map
+  bool is_one_map_ = false;           // there is nothing else
   std::size_t block_rows_ = kMaxBlockRows;
 
   std::vector<EventValue> block_;  // [block_rows, n_flat]
   std::vector<AttributeId> ids_;   // [n_flat], [block_rows * n_flat] if dense
-  struct MapBlock {
-    std::vector<AttributeId> ids;    // [n_entries of the block]
-    std::vector<EventValue> values;  // the same
+  struct MapBlock {                // entries of the rows, also of those that are left out
     std::int64_t first_entry = 0;
+    std::size_t n_entries = 0;
+    AttributeId* ids = nullptr;    // [n_entries], in `own_ids` or in the batch
+    EventValue* values = nullptr;  // the same
+    ReusedVector<AttributeId> own_ids;
+    ReusedVector<EventValue> own_values;
   };
   std::vector<MapBlock> map_blocks_;     // [n_maps]
-  std::vector<EventValue> keys_;         // [n_entries of a run, at most]
   std::vector<EventValue> coordinates_;  // [n_rows of the block]
-  std::unique_ptr<KeyCache> cache_;
+  KeyCache* cache_ = nullptr;            // null: there is no map
 };
 
 void Encoder::open(const PositionNames& position) {
@@ -818,6 +846,7 @@ void Encoder::open(const PositionNames& position) {
          open_column(schema, array, array_.offset, array_.length, array_.length, column)});
     is_dense_ &= !flat_.back().column.may_be_absent;
   }
+  is_one_map_ = flat_.empty() && maps_.size() == 1;
   if (position) {
     position_.push_back(open_coordinate(position->first));
     position_.push_back(open_coordinate(position->second));
@@ -869,16 +898,18 @@ bool Encoder::encode() {
     block_.resize(block_rows_ * flat_.size());
   }
   map_blocks_.resize(maps_.size());
-  if (!maps_.empty()) cache_ = std::make_unique<KeyCache>(names_);
+  if (!maps_.empty()) cache_ = &KeyCache::of_thread(names_);
 
   // Never less than doubled: many small batches may be appended to one.
   const auto make_room = [](auto& vector, std::size_t n_more) {
     const std::size_t n_needed = vector.size() + n_more;
     if (n_needed > vector.capacity()) vector.reserve(std::max(n_needed, 2 * vector.capacity()));
   };
+  std::size_t n_values = n_rows * flat_.size();
+  for (const MapColumn& map : maps_) n_values += map.n_read;
   make_room(batch_.offsets, n_rows);
-  make_room(batch_.attributes, n_rows * flat_.size());
-  make_room(batch_.values, n_rows * flat_.size());
+  make_room(batch_.attributes, n_values + kFewEntries);
+  make_room(batch_.values, n_values);
   if (!position_.empty()) {
     make_room(batch_.x, n_rows);
     make_room(batch_.y, n_rows);
@@ -931,7 +962,7 @@ void Encoder::encode_rows(std::int64_t begin, std::int64_t end) {
 }
 
 void Encoder::encode_coordinate(const Coordinate& coordinate, std::int64_t begin, std::int64_t end,
-                                std::vector<double>& out) {
+                                ReusedVector<double>& out) {
   coordinates_.resize(static_cast<std::size_t>(end - begin));
   try {
     coordinate.column.decode(coordinate.column, begin, end, coordinates_.data(), 1);
@@ -965,37 +996,34 @@ void Encoder::encode_block(std::int64_t begin, std::int64_t end) {
     decode(flat_[column_idx], begin, end, block_.data() + column_idx);
   }
   for (std::size_t map_idx = 0; map_idx < maps_.size(); ++map_idx) {
-    const MapColumn& map = maps_[map_idx];
-    std::int64_t previous = map.first_entry(begin);
-    const std::int64_t first = previous;
-    bool is_monotone = first >= 0;
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t next = map.first_entry(row + 1);
-      is_monotone &= previous <= next;
-      previous = next;
-    }
-    if (!is_monotone || previous > map.n_entries) {
-      throw_at(map.name, begin, "the offsets of a map must never fall, and lie within its entries");
-    }
-    MapBlock& block = map_blocks_[map_idx];
-    const auto n_entries = static_cast<std::size_t>(previous - first);
-    block.first_entry = first;
-    if (block.ids.size() < n_entries) {
-      block.ids.resize(n_entries);
-      block.values.resize(n_entries);
-    }
-    if (keys_.size() < n_entries) keys_.resize(n_entries);
-    n_most += n_entries;
-    decode_map(map, begin, end, first);
+    count_entries(maps_[map_idx], begin, end, map_blocks_[map_idx]);
+    n_most += map_blocks_[map_idx].n_entries;
   }
-
   const std::size_t n_before = batch_.values.size();
   batch_.values.resize(n_before + n_most);
-  batch_.attributes.resize(n_before + n_most);
+  batch_.attributes.resize(n_before + n_most + kFewEntries);
   EventValue* const first_value = batch_.values.data();
   AttributeId* const first_id = batch_.attributes.data();
+  for (std::size_t map_idx = 0; map_idx < maps_.size(); ++map_idx) {
+    MapBlock& block = map_blocks_[map_idx];
+    if (is_one_map_) {  // to their place, or just behind it
+      block.ids = first_id + n_before;
+      block.values = first_value + n_before;
+    } else {
+      block.own_ids.resize(block.n_entries);
+      block.own_values.resize(block.n_entries);
+      block.ids = block.own_ids.data();
+      block.values = block.own_values.data();
+    }
+    decode_map(maps_[map_idx], begin, end, block);
+  }
+
   std::size_t next = n_before;
   const EventValue* flat_value = block_.data();
+  if (is_one_map_ && take_whole_rows(maps_[0], map_blocks_[0], begin, end)) {
+    batch_.attributes.resize(n_before + n_most);
+    return;
+  }
   for (std::int64_t row = begin; row < end; ++row) {
     const std::size_t row_begin = next;
     for (std::size_t column_idx = 0; column_idx < n_flat; ++column_idx, ++flat_value) {
@@ -1017,11 +1045,7 @@ void Encoder::encode_block(std::int64_t begin, std::int64_t end) {
            entry < entries_end; ++entry) {
         const AttributeId id = block.ids[entry];
         if (id == kNoAttribute) continue;
-        if (!seen_.insert(id)) {
-          throw_at(
-              map.name, row,
-              "attribute " + quote(names_.name(id)) + " must come once in an event, not twice");
-        }
+        insert(map, row, id);
         if (block.values[entry].kind == Kind::absent) continue;
         first_value[next] = block.values[entry];
         first_id[next] = id;
@@ -1034,15 +1058,60 @@ void Encoder::encode_block(std::int64_t begin, std::int64_t end) {
   batch_.attributes.resize(next);
 }
 
+// The events of these rows, if their one map has nothing but attributes, whose entries stand where
+// they belong. False: some must be left out.
+//
+// How many entries a row has is a surprise to the processor, which costs more than to look at all
+// that a row with few can have. If the last bits of their ids differ, so do the ids.
+bool Encoder::take_whole_rows(const MapColumn& map, const MapBlock& block, std::int64_t begin,
+                              std::int64_t end) {
+  bool is_whole = map.validity == nullptr && !map.values.may_be_absent;
+  for (std::size_t at = 0; at < block.n_entries; ++at) is_whole &= block.ids[at] != kNoAttribute;
+  if (!is_whole) return false;
+  const std::size_t n_before = batch_.offsets.back();
+  std::size_t first = 0;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const auto last = static_cast<std::size_t>(map.first_entry(row + 1) - block.first_entry);
+    const std::size_t n_entries = last - first;
+    std::uint64_t last_bits = 0;
+    for (std::size_t at = 0; at < kFewEntries; ++at) {
+      last_bits |= std::uint64_t{at < n_entries} << block.ids[first + at] % 64;
+    }
+    if (static_cast<std::size_t>(std::popcount(last_bits)) != n_entries) [[unlikely]] {
+      seen_.begin_event();
+      for (std::size_t at = first; at < last; ++at) insert(map, row, block.ids[at]);
+    }
+    batch_.offsets.push_back(n_before + last);
+    first = last;
+  }
+  return true;
+}
+
+void Encoder::count_entries(const MapColumn& map, std::int64_t begin, std::int64_t end,
+                            MapBlock& block) const {
+  std::int64_t previous = map.first_entry(begin);
+  block.first_entry = previous;
+  bool is_monotone = previous >= 0;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t next = map.first_entry(row + 1);
+    is_monotone &= previous <= next;
+    previous = next;
+  }
+  if (!is_monotone || previous > map.n_entries) {
+    throw_at(map.name, begin, "the offsets of a map must never fall, and lie within its entries");
+  }
+  block.n_entries = static_cast<std::size_t>(previous - block.first_entry);
+}
+
 // The entries of the maps of these rows, to the map's block. Entries of a null map are left alone:
 // they mean nothing.
 void Encoder::decode_map(const MapColumn& map, std::int64_t begin, std::int64_t end,
-                         std::int64_t first_entry) {
+                         const MapBlock& block) {
   try {
     for (std::int64_t row = begin; row < end;) {
       std::int64_t run_end = row;
       while (run_end < end && map.is_valid(run_end)) ++run_end;
-      decode_entries(map, map.first_entry(row), map.first_entry(run_end), first_entry);
+      decode_entries(map, map.first_entry(row), map.first_entry(run_end), block);
       row = run_end;
       while (row < end && !map.is_valid(row)) ++row;
     }
@@ -1054,10 +1123,8 @@ void Encoder::decode_map(const MapColumn& map, std::int64_t begin, std::int64_t 
 }
 
 void Encoder::decode_entries(const MapColumn& map, std::int64_t begin, std::int64_t end,
-                             std::int64_t first_entry) {
+                             const MapBlock& block) {
   if (begin == end) return;
-  MapBlock& block = map_blocks_[static_cast<std::size_t>(&map - maps_.data())];
-  const auto n_entries = static_cast<std::size_t>(end - begin);
   if (map.entry_validity != nullptr) {
     for (std::int64_t entry = begin; entry < end; ++entry) {
       const std::int64_t bit = map.entry_offset + entry;
@@ -1066,16 +1133,9 @@ void Encoder::decode_entries(const MapColumn& map, std::int64_t begin, std::int6
       }
     }
   }
-  map.keys.decode(map.keys, begin, end, keys_.data(), 1);
-  const auto place = static_cast<std::size_t>(begin - first_entry);
-  map.values.decode(map.values, begin, end, block.values.data() + place, 1);
-  for (std::size_t entry = 0; entry < n_entries; ++entry) {
-    const EventValue& key = keys_[entry];
-    if (key.kind == Kind::absent) {
-      throw Fault{begin + static_cast<std::int64_t>(entry), "a key of a map must not be null"};
-    }
-    block.ids[place + entry] = cache_->find(key.string());
-  }
+  const std::int64_t place = begin - block.first_entry;
+  map.find_keys(map.keys, begin, end, *cache_, block.ids + place);
+  map.values.decode(map.values, begin, end, block.values + place, 1);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ struct Workspace {
 
 // What one task of a match found in its range of events.
 struct MatchPart {
-  std::vector<std::uint32_t> targets;
+  ReusedVector<std::uint32_t> targets;
   Counters counters;
 };
 

@@ -237,7 +237,7 @@ struct AutoMatcher {
       std::sort(result.targets.begin() + result.offsets[event],
                 result.targets.begin() + result.offsets[event + 1]);
     }
-    return result.targets;
+    return {result.targets.begin(), result.targets.end()};
   }
   DeviceReasons device() const {
     const std::vector<SegmentReasons> plan = matcher->plan();
