@@ -52,6 +52,7 @@ struct SegmentPlan {
   GroupPlan whole;       // were all filters one group
   std::vector<GroupPlan> groups;
   double seconds = 0;  // of CPU time that planning took
+  double seen_ns = 0;  // as model_ns(), but of the indexes themselves, when they were looked at
   double ns() const;
   double model_ns() const;
 };

@@ -5,6 +5,7 @@
 // Otherwise it plans again, by trials, and a segment that would be much cheaper with other engines
 // is stale: the next merge takes it alone.
 #include <algorithm>
+#include <chrono>
 
 #include "planner.hpp"
 #include "state.hpp"
@@ -17,6 +18,7 @@ constexpr double kWorse = 1.2;           // the same for a plan that was a guess
 constexpr double kMaxDifference = 0.2;   // of facts about events that is taken for chance
 constexpr double kAsExpected = 1.5;      // estimate and count may be so far apart
 constexpr std::size_t kLookEvents = 32;  // that are run through the indexes
+constexpr int kLookPause = 50;           // times as long as a look nobody asks for the next one
 
 SampledEvents first_events(const SampledEvents& sampled, std::size_t n_most) {
   const EventBatch& events = sampled.events;
@@ -125,6 +127,7 @@ void Matcher::State::ask_for_look() {
   const std::unique_lock lock(writer_, std::try_to_lock);
   if (!lock.owns_lock()) return;  // the next event asks again
   if (is_look_asked_ || sample->n_taken() < next_look_) return;
+  if (std::chrono::steady_clock::now() < no_look_before_) return;
   is_look_asked_ = true;
   wake_merger();
 }
@@ -175,6 +178,7 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
   const std::shared_ptr<const Names> names = catalogue_.names();
   wake_merger();  // there may be a small merge to do meanwhile
   lock.unlock();
+  const auto began = std::chrono::steady_clock::now();
   std::vector<std::shared_ptr<const Segment>> stale;
   std::exception_ptr error;
   try {
@@ -187,7 +191,7 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
       for (const Group& group : segment.groups()) group.check();
       const std::shared_ptr<const SegmentPlan> plan = plans[segment.serial()];
       if (plan && !plan->events.is_guess && difference(plan->events, facts) < kMaxDifference &&
-          model_ns(segment, few) < kAsExpected * plan->model_ns()) {
+          model_ns(segment, few) < kAsExpected * std::max(plan->model_ns(), plan->seen_ns)) {
         return nullptr;
       }
       return plan_again(segment, events);
@@ -203,7 +207,12 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
         stale.push_back(segment);
         continue;
       }
-      if (is_again) plans[segment->serial()] = std::move(fresh);
+      if (is_again) {
+        // Estimates may be wrong for good: what was found stands, until it becomes worse.
+        auto seen = std::make_shared<SegmentPlan>(*fresh);
+        seen->seen_ns = model_ns(*segment, few);
+        plans[segment->serial()] = std::move(seen);
+      }
       translator->translate(*segment, events, is_again);
     }
     translator->grow_older();
@@ -211,6 +220,8 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
     error = std::current_exception();
   }
   lock.lock();
+  const auto ended = std::chrono::steady_clock::now();
+  no_look_before_ = ended + kLookPause * (ended - began);
   if (error) merge_error_ = error;
   for (const auto& segment : segments) {
     if (std::find(segments_.begin(), segments_.end(), segment) == segments_.end()) continue;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -350,6 +351,7 @@ class Matcher::State {
   bool is_look_asked_ = false;
   std::atomic<std::uint64_t> next_look_{kFirstLook};  // in events that were taken to the sample
   std::uint64_t last_look_ = 0, look_interval_ = kFirstLook;
+  std::chrono::steady_clock::time_point no_look_before_;
 
   std::unique_ptr<Journal> journal_;  // null: in memory alone, or closed
   JournalSizes sizes_when_read_;      // of a directory that was opened read-only
