@@ -4,11 +4,10 @@
 // Threads of a block that work together do it in phases: an object of trivially copyable members
 // with
 //
-//     static constexpr std::uint32_t kThreads;                      // of a block
-//     static constexpr std::uint32_t kBlocks;                       // of a multiprocessor, at
-//     least static constexpr std::size_t kMostSharedBytes;                // of a block bool
-//     is_over(std::uint32_t phase, const void* shared) const;  // the same for all threads void
-//     run(std::uint32_t phase, void* shared) const;            // of one thread
+//     static constexpr std::uint32_t kThreads, kBlocks;   // a block's, a multiprocessor's (least)
+//     static constexpr std::size_t kMostSharedBytes;      // of a block
+//     bool is_over(std::uint32_t phase, const void* shared) const;   // the same for all threads
+//     void run(std::uint32_t phase, void* shared) const;             // of one thread
 //
 // All threads of a block have run a phase before one runs the next. What a thread keeps from phase
 // to phase lies in the block's shared memory, aligned to 16 bytes. While some thread asks whether
@@ -64,11 +63,12 @@ void launch_phases(const Phases& phases, std::uint32_t n_blocks, std::size_t n_s
                                static_cast<int>(Phases::kMostSharedBytes)),
           "set aside shared memory");
     // Else the cache may take what further blocks of a multiprocessor need. Where a block needs
-    // little, the cache is worth more: tuple-key took a sixth longer with this.
-    if (Phases::kMostSharedBytes > kAlwaysThere)
+    // little, the driver's choice leaves more to the cache.
+    if constexpr (Phases::kMostSharedBytes > kAlwaysThere) {
       check(cudaFuncSetAttribute(run_phases<Phases>, cudaFuncAttributePreferredSharedMemoryCarveout,
                                  cudaSharedmemCarveoutMaxShared),
             "set aside shared memory");
+    }
     return true;
   }();
   run_phases<<<n_blocks, Phases::kThreads, n_shared_bytes, static_cast<cudaStream_t>(stream)>>>(
