@@ -244,7 +244,8 @@ TEST(block_bitmap_cuda_matches_events_of_a_caller) {
     given.values = values.data();
     given.first_event = static_cast<std::uint32_t>(first);
     given.n_events = static_cast<std::uint32_t>(end - first);
-    buffers.match(index, given, {pairs.data(), left.data(), counts.data()}, stream);
+    buffers.match(index, given, stream);
+    buffers.bring({pairs.data(), left.data(), counts.data()}, stream);
   }
   cuda::synchronize(stream);
   CHECK_EQ(counts.data()->n_left, n_left);

@@ -97,10 +97,11 @@ TEST(spatial_grid_cuda_moves_all_places_at_once) {
     packed.stride = kStride;
     packed.flat_positions = positions.data();
     packed.n_events = kStride;
-    cuda::StraightPairs buffers(1 << 18);
+    cuda::GridBuffers buffers(1 << 15, 512, 1 << 18);
     cuda::FoundPairs found(512, 1 << 18);
     buffers.begin(stream);
-    buffers.match(grid, packed, found.pinned(), stream);
+    buffers.match(grid, packed, stream);
+    buffers.bring(found.pinned(), stream);
     cuda::synchronize(stream);
     CHECK(found.is_whole());
     CHECK_EQ(found.pinned().counts->n_left, 0u);

@@ -158,7 +158,7 @@ TEST(tuple_key_cuda_matches_packed_events) {
     }
     constexpr std::size_t kMostPairs = 100'000;
     const cuda::OwnStream stream;
-    cuda::StraightPairs buffers(kMostPairs);
+    cuda::TupleKeyBuffers buffers(n_events, n_events, kMostPairs);
     const cuda::PinnedArray<cuda::MatchPair> pairs(kMostPairs);
     const cuda::PinnedArray<std::uint32_t> left(n_events);
     const cuda::PinnedArray<cuda::MatchCounts> counts(1);
@@ -170,7 +170,8 @@ TEST(tuple_key_cuda_matches_packed_events) {
       packed.stride = n_events;
       packed.first_event = static_cast<std::uint32_t>(first);
       packed.n_events = static_cast<std::uint32_t>(end - first);
-      buffers.match(index, packed, {pairs.data(), left.data(), counts.data()}, stream);
+      buffers.match(index, packed, stream);
+      buffers.bring({pairs.data(), left.data(), counts.data()}, stream);
     }
     cuda::synchronize(stream);
     CHECK_EQ(counts.data()->n_left, std::uint64_t{0});

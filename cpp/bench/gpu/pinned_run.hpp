@@ -77,8 +77,6 @@ class PinnedRun {
 
   void measure(std::size_t n, int n_rounds) {
     const auto seconds = [&](void (PinnedRun::*way)(std::size_t)) {
-      // A GPU that has rested is several times slower for a while.
-      for (const auto begin = Clock::now(); seconds_since(begin) < kWarmUp;) (this->*way)(n);
       return median_seconds(n_rounds, [&] { (this->*way)(n); });
     };
     const double by_kernel = seconds(&PinnedRun::direct), in_parts = seconds(&PinnedRun::in_parts);
@@ -128,7 +126,6 @@ class PinnedRun {
   cuda::Stream stream() const { return stream_; }
 
  private:
-  static constexpr double kWarmUp = 0.05;  // seconds
   enum Where { is_here, is_there, is_copied };
 
   // Of launches without copies, all alike.
@@ -149,14 +146,15 @@ class PinnedRun {
         cuda::wait_for(marks_[part % std::size(marks_)], stream_);
       }
       buffers_.match(index_, where == is_here ? events_.here(first, n) : events_.there(first, n),
-                     pinned(), stream_);
+                     stream_);
+      buffers_.bring(pinned(), stream_);
     }
     cuda::synchronize(stream_);
     const cuda::MatchCounts& counts = *counts_.data();
-    if (counts.n_left == 0 && counts.n_pairs <= pairs_.size()) return;
+    if (counts.n_left == 0 && counts.n_lost == 0 && counts.n_pairs <= pairs_.size()) return;
     fail(engine_, workload_.name,
          std::to_string(counts.n_left) + " events are left, " + std::to_string(counts.n_pairs) +
-             " pairs");
+             " pairs, " + std::to_string(counts.n_lost) + " lost");
   }
 
   const char* engine_;

@@ -49,7 +49,7 @@ Answers answers_at(const Workload& workload, const float* places) {
 
 void bench_spatial_grid(double share, bool is_zipf, std::size_t n_radii, std::size_t n_most) {
   constexpr std::size_t kMostEvents = std::size_t{1} << 24, kMostPairs = std::size_t{1} << 26;
-  constexpr PartSizes kSizes{std::size_t{1} << 19, std::size_t{1} << 17};
+  constexpr PartSizes kSizes{std::size_t{1} << 17, std::size_t{1} << 16};
   constexpr const char* kEngine = "spatial-grid-cuda";
   Workload workload = clcb_default(share, false, is_zipf, n_radii);
   workload.target_filters();
@@ -63,8 +63,9 @@ void bench_spatial_grid(double share, bool is_zipf, std::size_t n_radii, std::si
       .add("n_constraints", workload.table->n_constraints());
   PackedEvents events(n_most, true);
   draw(events, workload.events, n_most, is_zipf);
-  PinnedRun run(kEngine, workload, index, events, cuda::StraightPairs(kMostPairs), kSizes,
-                kMostEvents, kMostPairs);
+  PinnedRun run(kEngine, workload, index, events,
+                cuda::GridBuffers(kSizes.most, kMostEvents, kMostPairs), kSizes, kMostEvents,
+                kMostPairs);
   run.verify(n_most);
   for (const std::size_t n : powers_of_ten(n_most)) run.measure(n, 15);
 

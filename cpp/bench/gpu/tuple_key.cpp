@@ -39,8 +39,9 @@ void bench_tuple_key(double share, std::size_t n_most) {
       .add("n_constraints", workload.table->n_constraints());
   PackedEvents events(n_most, false);
   draw(events, workload.events, n_most);
-  PinnedRun run(kEngine, workload, index, events, cuda::StraightPairs(kMostPairs), kSizes,
-                kMostEvents, kMostPairs);
+  PinnedRun run(kEngine, workload, index, events,
+                cuda::TupleKeyBuffers(kSizes.most, kMostEvents, kMostPairs), kSizes, kMostEvents,
+                kMostPairs);
   run.verify(n_most);
   for (const std::size_t n : powers_of_ten(n_most)) run.measure(n, 15);
 }

@@ -61,12 +61,10 @@ class BlockBitmapBuffers {
   // Events of a launch whose buffers stay below 256 MB, but for tables of very many attributes.
   static std::size_t most_events(const BlockBitmapOnDevice& index);
 
-  void make_room(std::size_t n_pairs) { pairs_.make_room(n_pairs); }
+  void set_pairs(PairBuffers pairs) { pairs_ = std::move(pairs); }
   void begin(Stream stream);
-  void match(const BlockBitmapOnDevice& index, const NumberEvents& events, const PinnedResults& to,
-             Stream stream) {
+  void match(const BlockBitmapOnDevice& index, const NumberEvents& events, Stream stream) {
     match(index, events, stream, [](const char*) {});
-    bring(to, stream);
   }
   // Calls after(name) when a step has been started.
   template <typename After>

@@ -181,7 +181,6 @@ struct BlockBitmapFind {
       sizeof(Shared) +
       std::size_t{block_bitmap::kMaxColumns} * kBlockCells * kLineParts * sizeof(LinePart);
 
-  static constexpr std::uint32_t kThreads = kThreadsPerBlock, kBlocks = 1;
   enum Step : std::uint32_t { kVisitors, kLines, kCandidates, kReserve, kHandOver, kSteps };
 
   TAMIS_DEVICE std::uint32_t n_chunks() const {
@@ -189,9 +188,7 @@ struct BlockBitmapFind {
     const std::uint32_t first = blockIdx.x % n_parts * chunks_of_part;
     return all - first < chunks_of_part ? all - first : chunks_of_part;
   }
-  TAMIS_DEVICE bool is_over(std::uint32_t phase, const void*) const {
-    return phase == 1 + n_chunks() * kSteps;
-  }
+  TAMIS_DEVICE std::uint32_t n_phases() const { return 1 + n_chunks() * kSteps; }
 
   TAMIS_DEVICE void run(std::uint32_t phase, void* memory) const {
     Shared& shared = *static_cast<Shared*>(memory);

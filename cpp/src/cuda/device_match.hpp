@@ -30,14 +30,16 @@ class DeviceScratch final : public Scratch {
   void run(const OnDevice& index, std::size_t n_events) {
     for (;;) {
       buffers.begin(stream);
-      buffers.match(index, batch.events(n_events), found.pinned(), stream);
+      buffers.match(index, batch.events(n_events), stream);
+      buffers.bring(found.pinned(), stream);
       synchronize(stream);
       if (found.n_pairs() <= found.n_room() || found.n_room() == kMostPairs || !can_grow_) return;
       try {
         const std::size_t n_pairs = std::min(found.n_pairs() + found.n_pairs() / 4, kMostPairs);
+        PairBuffers on_device(n_most, n_pairs);
         PinnedArray<MatchPair> pinned(n_pairs);
-        buffers.make_room(n_pairs);
-        found.set_pairs(std::move(pinned));  // both, or none
+        buffers.set_pairs(std::move(on_device));  // both, or none
+        found.set_pairs(std::move(pinned));
       } catch (const UnavailableError&) {
         can_grow_ = false;  // fewer events at a time, then
       }
@@ -60,21 +62,31 @@ class BatchSize {
  public:
   explicit BatchSize(std::size_t most) : n_most_(most), n_(most) {}
   std::size_t size() const { return n_; }
-  // So many events had too many pairs.
+  // So many events were too many.
   void shrink(std::size_t n_events, const FoundPairs& found) {
-    const double share =
-        0.8 * static_cast<double>(found.n_room()) / static_cast<double>(found.n_pairs());
+    const bool is_by_pairs = found.n_pairs() > found.n_room();
+    const double share = is_by_pairs ? 0.8 * static_cast<double>(found.n_room()) /
+                                           static_cast<double>(found.n_pairs())
+                                     : 0.5;
     n_ = std::max<std::size_t>(1, static_cast<std::size_t>(share * static_cast<double>(n_events)));
+    n_until_more_ = is_by_pairs ? 0 : kPatience;
   }
   void grow(const FoundPairs& found) {
-    if (found.n_pairs() < found.n_room() / 4) n_ = std::min(2 * n_, n_most_);
+    if (n_until_more_ > 0) {
+      --n_until_more_;
+    } else if (found.n_pairs() < found.n_room() / 4) {
+      n_ = std::min(2 * n_, n_most_);
+    }
   }
   // One event was too much by itself; the next need not be.
-  void restart() { n_ = std::min(kRestart, n_most_); }
+  void restart() {
+    n_ = std::min(kRestart, n_most_);
+    n_until_more_ = 0;
+  }
 
  private:
-  static constexpr std::size_t kRestart = 1024;
-  std::size_t n_most_, n_;
+  static constexpr std::size_t kPatience = 16, kRestart = 1024;
+  std::size_t n_most_, n_, n_until_more_ = 0;
 };
 
 // `enter` gives something to hold while a batch is matched.

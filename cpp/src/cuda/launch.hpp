@@ -4,14 +4,11 @@
 // Threads of a block that work together do it in phases: an object of trivially copyable members
 // with
 //
-//     static constexpr std::uint32_t kThreads, kBlocks;   // a block's, a multiprocessor's (least)
-//     static constexpr std::size_t kMostSharedBytes;      // of a block
-//     bool is_over(std::uint32_t phase, const void* shared) const;   // the same for all threads
-//     void run(std::uint32_t phase, void* shared) const;             // of one thread
+//     std::uint32_t n_phases() const;                      // the same for all threads of a block
+//     void run(std::uint32_t phase, void* shared) const;   // of one thread
 //
 // All threads of a block have run a phase before one runs the next. What a thread keeps from phase
-// to phase lies in the block's shared memory, aligned to 16 bytes. While some thread asks whether
-// it is over, others run the phase that follows: what it reads must not change there.
+// to phase lies in the block's shared memory, aligned to 16 bytes.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +22,6 @@
 #include "check_cuda.hpp"
 
 #define TAMIS_DEVICE __device__
-#define TAMIS_INLINE __device__ __forceinline__
 #define TAMIS_UNROLL _Pragma("unroll")
 
 #if __cplusplus < 202002L
@@ -44,11 +40,12 @@ void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32
 }
 
 template <typename Phases>
-__global__ void __launch_bounds__(Phases::kThreads, Phases::kBlocks) run_phases(Phases phases) {
+__global__ void __launch_bounds__(kThreadsPerBlock) run_phases(Phases phases) {
   extern __shared__ uint4 shared_of_block[];
-  for (std::uint32_t phase = 0; !phases.is_over(phase, shared_of_block); ++phase) {
+  const std::uint32_t n_phases = phases.n_phases();
+  for (std::uint32_t phase = 0; phase < n_phases; ++phase) {
+    if (phase > 0) __syncthreads();
     phases.run(phase, shared_of_block);
-    __syncthreads();
   }
 }
 
@@ -57,21 +54,18 @@ void launch_phases(const Phases& phases, std::uint32_t n_blocks, std::size_t n_s
                    void* stream) {
   if (n_blocks == 0) return;
   constexpr std::size_t kAlwaysThere = 48 * 1024;
-  // Once, not at each launch.
-  [[maybe_unused]] static const bool is_set_aside = [] {
+  if (n_shared_bytes > kAlwaysThere) {
+    // The limit is the kernel's, whoever starts it: always the same, or one thread would take from
+    // another what it has just set aside.
     check(cudaFuncSetAttribute(run_phases<Phases>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(Phases::kMostSharedBytes)),
           "set aside shared memory");
-    // Else the cache may take what further blocks of a multiprocessor need. Where a block needs
-    // little, the driver's choice leaves more to the cache.
-    if constexpr (Phases::kMostSharedBytes > kAlwaysThere) {
-      check(cudaFuncSetAttribute(run_phases<Phases>, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared),
-            "set aside shared memory");
-    }
-    return true;
-  }();
-  run_phases<<<n_blocks, Phases::kThreads, n_shared_bytes, static_cast<cudaStream_t>(stream)>>>(
+    // Else the cache may take what further blocks of a multiprocessor need.
+    check(cudaFuncSetAttribute(run_phases<Phases>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          "set aside shared memory");
+  }
+  run_phases<<<n_blocks, kThreadsPerBlock, n_shared_bytes, static_cast<cudaStream_t>(stream)>>>(
       phases);
   check(cudaGetLastError(), "start a kernel");
 }
@@ -91,8 +85,8 @@ void copy_to_constant(T& symbol, const T& from, std::size_t n_bytes, void* strea
 namespace tamis::cuda {
 
 // Blocks so that each of `n` items has a thread.
-inline std::uint32_t blocks_for(std::size_t n, std::uint32_t n_threads = kThreadsPerBlock) {
-  return static_cast<std::uint32_t>((n + n_threads - 1) / n_threads);
+inline std::uint32_t blocks_for(std::size_t n) {
+  return static_cast<std::uint32_t>((n + kThreadsPerBlock - 1) / kThreadsPerBlock);
 }
 
 }  // namespace tamis::cuda

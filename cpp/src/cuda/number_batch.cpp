@@ -113,15 +113,6 @@ void PairBuffers::bring(const PinnedResults& to, Stream stream) {
   launch_bring(results(), to, counts_.data() + 1 + n_brought_++, stream);
 }
 
-void StraightPairs::begin(Stream stream) {
-  if (!is_clear_) {
-    clear(counts_.data(), counts_.n_bytes(), stream);
-    is_clear_ = true;
-  }
-  if (is_used_) which_ = 1 - which_;
-  is_used_ = false;
-}
-
 void FoundPairs::collect(const EventBatch& events, std::size_t begin, std::size_t n_events,
                          const FilterTable& table, std::vector<bool>& is_left, const Index& on_host,
                          Scratch& scratch_on_host, Collector& out) {

@@ -52,38 +52,12 @@ class PairBuffers {
   DeviceResults results() const;
   // What the launches since the last time found, behind what was brought before.
   void bring(const PinnedResults& to, Stream stream);
-  void make_room(std::size_t n_pairs) { pairs_ = DeviceArray<MatchPair>(n_pairs); }
 
  private:
   std::size_t n_brought_ = 0;
   DeviceArray<MatchPair> pairs_;
   DeviceArray<std::uint32_t> left_;
   DeviceArray<MatchCounts> counts_;  // now, then what was brought at each time
-};
-
-// The counters of kernels that write pairs to pinned memory themselves, for the launches of one
-// stream. Launches clear those of the next begin(), which so is no work for the device.
-class StraightPairs {
- public:
-  // Pairs of all launches after a begin(). Those beyond are counted.
-  explicit StraightPairs(std::size_t most_pairs) : most_pairs_(most_pairs), counts_(2) {}
-
-  void begin(Stream stream);
-  // Pairs and counts are behind those of the launches before.
-  template <typename OnDevice>
-  void match(const OnDevice& index, const NumberEvents& events, const PinnedResults& to,
-             Stream stream) {
-    index.match(events, {to, most_pairs_, counts_.data() + which_, counts_.data() + (1 - which_)},
-                stream);
-    is_used_ = true;
-  }
-  void make_room(std::size_t n_pairs) { most_pairs_ = n_pairs; }
-
- private:
-  std::size_t most_pairs_;
-  DeviceArray<StraightCounts> counts_;
-  std::size_t which_ = 0;
-  bool is_clear_ = false, is_used_ = false;
 };
 
 // Pairs in pinned memory, and their way to a collector.
@@ -95,7 +69,7 @@ class FoundPairs {
   PinnedResults pinned() const { return {pairs_.data(), left_.data(), counts_.data()}; }
   std::size_t n_pairs() const { return counts_.data()->n_pairs; }
   std::size_t n_room() const { return pairs_.size(); }
-  bool is_whole() const { return n_pairs() <= n_room(); }
+  bool is_whole() const { return n_pairs() <= n_room() && counts_.data()->n_lost == 0; }
   void set_pairs(PinnedArray<MatchPair> pairs) { pairs_ = std::move(pairs); }
 
   // The events from `begin`; those that are left are matched on the host.

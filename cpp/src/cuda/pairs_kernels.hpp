@@ -7,17 +7,10 @@
 
 namespace tamis::cuda {
 
-TAMIS_DEVICE inline std::uint64_t add_to(std::uint64_t* counter, std::uint32_t count) {
-  return atomicAdd(reinterpret_cast<unsigned long long*>(counter), count);
-}
-TAMIS_DEVICE inline std::uint32_t add_to(std::uint32_t* counter, std::uint32_t count) {
-  return atomicAdd(counter, count);
-}
-
 // Places for `count` more behind a counter, one atomic operation for all threads of a warp that
 // are here together.
-template <typename Counter>
-TAMIS_DEVICE Counter reserve(Counter* counter, std::uint32_t count) {
+TAMIS_DEVICE inline std::uint64_t reserve(std::uint64_t* counter, std::uint32_t count) {
+  auto* const number = reinterpret_cast<unsigned long long*>(counter);
 #ifdef __CUDA_ARCH__
   const unsigned here = __activemask();
   const unsigned lane = threadIdx.x % 32;
@@ -32,11 +25,11 @@ TAMIS_DEVICE Counter reserve(Counter* counter, std::uint32_t count) {
   }
   if (total == 0) return 0;
   const int leader = __ffs(static_cast<int>(here)) - 1;
-  Counter first = 0;
-  if (lane == static_cast<unsigned>(leader)) first = add_to(counter, total);
+  unsigned long long first = 0;
+  if (lane == static_cast<unsigned>(leader)) first = atomicAdd(number, total);
   return __shfl_sync(here, first, leader) + before;
 #else
-  return add_to(counter, count);
+  return atomicAdd(number, count);
 #endif
 }
 
@@ -58,52 +51,6 @@ struct PairOutput {
     n_pairs = 0;
   }
 };
-
-// The pairs of a block, in its shared memory, then in pinned memory side by side.
-template <std::uint32_t kMost>
-struct BlockPairs {
-  MatchPair pairs[kMost];
-  std::uint64_t first;
-  std::uint32_t n_pairs;
-
-  TAMIS_DEVICE void clear() { n_pairs = 0; }
-  TAMIS_DEVICE void add(const MatchPair& pair, const StraightResults& results) {
-    const std::uint32_t at = reserve(&n_pairs, 1);
-    if (at < kMost) {
-      pairs[at] = pair;
-      return;
-    }
-    const std::uint64_t alone = reserve(&results.now->found.n_pairs, 1);
-    if (alone < results.most_pairs) results.to.pairs[alone] = pair;
-  }
-  TAMIS_DEVICE std::uint32_t size() const { return n_pairs < kMost ? n_pairs : kMost; }
-
-  // The first thread, once all have added; then all of them.
-  TAMIS_DEVICE void take_places(const StraightResults& results) {
-    first = add_to(&results.now->found.n_pairs, size());
-  }
-  TAMIS_DEVICE void bring(const StraightResults& results) const {
-    for (std::uint32_t at = threadIdx.x; at < size(); at += blockDim.x) {
-      if (first + at < results.most_pairs) results.to.pairs[first + at] = pairs[at];
-    }
-    if (threadIdx.x == 0) end_block(results);
-  }
-
- private:
-  TAMIS_DEVICE static void end_block(const StraightResults& results) {
-    __threadfence();  // what the block counted comes before
-    if (add_to(&results.now->n_blocks, 1) + 1 < gridDim.x) return;
-    __threadfence();
-    *results.to.counts = results.now->found;
-    results.now->n_blocks = 0;
-    *results.next = {};
-  }
-};
-
-// Leaves an event to the host.
-TAMIS_DEVICE inline void leave(std::uint32_t event, const StraightResults& results) {
-  results.to.left[reserve(&results.now->found.n_left, 1)] = event;
-}
 
 __global__ void bring_pairs(DeviceResults from, PinnedResults to, MatchCounts* brought) {
   const std::uint32_t n_threads = gridDim.x * blockDim.x;

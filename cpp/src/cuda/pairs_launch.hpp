@@ -14,6 +14,7 @@ struct alignas(8) MatchPair {
 
 struct MatchCounts {
   std::uint64_t n_pairs, n_left;
+  std::uint64_t n_lost;  // of a kernel's work, what did not fit: all must be done again with less
 };
 
 // Each event's filters without repeats, in no order, behind those of the launches before. What does
@@ -30,19 +31,6 @@ struct PinnedResults {
   MatchPair* pairs;
   std::uint32_t* left;
   MatchCounts* counts;
-};
-
-// Of kernels whose blocks write to pinned memory themselves, many pairs at a time: nothing is left
-// to bring, and nobody has to clear a counter before.
-struct StraightCounts {  // on the device
-  MatchCounts found;
-  std::uint32_t n_blocks;  // of a launch that are through; the last one has them all
-};
-struct StraightResults {
-  PinnedResults to;  // the counts are there after the last block
-  std::uint64_t most_pairs;
-  StraightCounts* now;   // in and out
-  StraightCounts* next;  // out: clear
 };
 
 // What was found since the launch before: `brought` has its counts then, and behind them those now.

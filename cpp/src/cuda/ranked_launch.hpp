@@ -34,9 +34,6 @@ struct alignas(8) RankedValue {
   std::uint32_t attribute, rank;
 };
 
-// Words behind the last record on the device, which kernels may read.
-inline constexpr std::uint32_t kRecordPad = 3;
-
 // Events of a few numbers each. Memory of the device, or pinned memory of the host.
 //
 // Packed: cell after cell, each of all events, attribute << 16 | value, the value a 16-bit integer;

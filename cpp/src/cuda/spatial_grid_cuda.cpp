@@ -45,27 +45,8 @@ bool has_clash(const GridLevel& level, bool is_flat, std::uint32_t n_terms) {
   return false;
 }
 
-// The keys of a level's places.
-struct LevelKeys {
-  std::vector<std::uint64_t> hashes;
-  Cell low{kMostCell, kMostCell, kMostCell}, high{-kMostCell, -kMostCell, -kMostCell};
-
-  void add(const Cell& cell, std::uint32_t level, std::uint32_t term) {
-    hashes.push_back(hash_key({cell, level, term}));
-    low = {std::min(low.x, cell.x), std::min(low.y, cell.y), std::min(low.z, cell.z)};
-    high = {std::max(high.x, cell.x), std::max(high.y, cell.y), std::max(high.z, cell.z)};
-  }
-  std::size_t count() {
-    std::sort(hashes.begin(), hashes.end());
-    return static_cast<std::size_t>(std::unique(hashes.begin(), hashes.end()) - hashes.begin());
-  }
-};
-
-// Factors and the number of buckets. The names of a cell are side by side, and the cells of a row:
-// what an event reads lies close. Where the table has room for all cells from the lowest to the
-// highest, no two share a bucket; else rows begin anywhere.
-void set_buckets(GridLevel& level, LevelKeys& keys, bool is_flat) {
-  const std::size_t n_keys = keys.count();
+// Factors and the number of buckets for about `n_keys` keys.
+void set_buckets(GridLevel& level, std::size_t n_keys, bool is_flat) {
   const std::uint32_t n_terms = level.level.names != 0 ? kGridTerms : 1;
   const std::size_t n_around = n_terms * (is_flat ? 121u : 1331u);
   std::size_t n_buckets =
@@ -73,23 +54,13 @@ void set_buckets(GridLevel& level, LevelKeys& keys, bool is_flat) {
                kMostBuckets);
   std::mt19937 random(1);
   const auto odd = [&] { return static_cast<std::uint32_t>(random()) | 1; };
-  // Numbers of cells in doubles, which do not overflow.
-  const auto width = [](std::int32_t low, std::int32_t high) {
-    return std::max(2.0 * kGridMostCells, 1.0 + high - low);
-  };
-  const double row = width(keys.low.x, keys.high.x);
-  const double layer = row * width(keys.low.y, keys.high.y);
-  const double n_cells = is_flat ? layer : layer * width(keys.low.z, keys.high.z);
-  const bool has_room = n_cells * n_terms <= static_cast<double>(n_buckets);
-  level.term_factor = 1;
-  level.x_factor = n_terms;
   for (int tried = 0;; ++tried) {
     if (tried > 0 && tried % 16 == 0) n_buckets *= 2;
-    const bool is_dense = has_room && tried == 0;
     level.mask = static_cast<std::uint32_t>(n_buckets - 1);
-    level.y_factor = n_terms * (is_dense ? static_cast<std::uint32_t>(row) : odd());
-    level.z_factor = n_terms * (is_dense ? static_cast<std::uint32_t>(layer) : odd());
-    if (is_flat) level.z_factor = 0;
+    level.x_factor = odd();
+    level.y_factor = odd();
+    level.z_factor = is_flat ? 0 : odd();
+    level.term_factor = odd();
     if (!has_clash(level, is_flat, n_terms)) return;
   }
 }
@@ -108,10 +79,9 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   std::vector<double> place_z;
   std::vector<GridHome> homes;
   std::vector<std::uint64_t> records;
-  std::vector<LevelKeys> keys(made.levels.size());
+  std::vector<std::vector<std::uint64_t>> keys(made.levels.size());  // hashes
   std::vector<bool> has_any(made.levels.size());
   std::vector<bool> must_stay;  // beside movable_
-  bool is_any_everywhere = false;
   for (PlaceIdx idx = 0; idx < made.places.size(); ++idx) {
     const Place& from = made.places[idx];
     const FilterIdx filter = from.first;
@@ -136,10 +106,9 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
     }
     const AttributeId pivot = made.pivots[idx];
     const std::uint32_t term = pivot == kNoPivot ? 0 : grid_term(pivot);
-    if (from.level == made.everywhere()) {
-      is_any_everywhere = true;
-    } else {
-      keys[from.level].add(made.levels[from.level].cell_of(from.centre), from.level, term);
+    if (from.level != made.everywhere()) {
+      keys[from.level].push_back(
+          hash_key({made.levels[from.level].cell_of(from.centre), from.level, term}));
     }
     places.push_back({from.centre.x, from.centre.y, from.limit, static_cast<std::uint32_t>(at),
                       from.has_circle});
@@ -172,16 +141,20 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
     level.has_cells = at != made.everywhere();
     level.has_any = has_any[at];
     if (level.has_cells != 0) {
-      set_buckets(level, keys[at], is_flat);
+      std::sort(keys[at].begin(), keys[at].end());
+      const auto end = std::unique(keys[at].begin(), keys[at].end());
+      set_buckets(level, static_cast<std::size_t>(end - keys[at].begin()), is_flat);
     } else {
       level.mask = kGridTerms - 1;
       level.term_factor = 1;
     }
     n_buckets += std::size_t{level.mask} + 1;
   }
+  if (levels.size() >= GridTask::kNoLattice) {
+    throw ArgumentError("areas of engine spatial-grid-cuda have too many sizes");
+  }
   const std::size_t most_entries =
       places.size() + (kGridStep - 1) * std::min(places.size(), n_buckets) + kGridStep;
-  records.resize(records.size() + kRecordPad);
   levels_ = to_device(std::span<const GridLevel>(levels), stream_);
   terms_ = to_device(std::span<const std::uint8_t>(made.terms), stream_);
   places_ = to_device(std::span<const GridPlace>(places), stream_);
@@ -203,8 +176,7 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   view_.homes = homes_.data();
   view_.records = records_.data();
   view_.n_attributes = static_cast<std::uint32_t>(n_attributes);
-  // Where nobody stands on the last one, which has no cells, no event has to look there.
-  view_.n_levels = static_cast<std::uint32_t>(levels.size()) - !is_any_everywhere;
+  view_.n_levels = static_cast<std::uint32_t>(levels.size());
   view_.n_buckets = static_cast<std::uint32_t>(n_buckets);
   view_.n_places = static_cast<std::uint32_t>(places.size());
   view_.lane_bytes = encoder.lane_bytes();
@@ -262,6 +234,37 @@ std::size_t GridOnDevice::n_bytes() const {
          tickets_.n_bytes() + positions_.n_bytes();
 }
 
+GridBuffers::GridBuffers(std::size_t most_events, std::size_t most_events_in_all,
+                         std::size_t most_pairs)
+    : most_events_(most_events),
+      events_(kGridEventBytes * most_events),
+      missing_(most_events),
+      tasks_(kTasks * most_events),
+      candidates_(kCandidates * most_events),
+      counts_(kMostLaunches * kGridSegments),
+      pairs_(most_events_in_all, most_pairs) {}
+
+void GridBuffers::begin(Stream stream) {
+  n_launches_ = 0;
+  pairs_.begin(stream);
+  clear(counts_.data(), counts_.n_bytes(), stream);
+}
+
+void GridBuffers::match(const GridOnDevice& index, const NumberEvents& events, Stream stream) {
+  if (events.n_events > most_events_ || n_launches_ == kMostLaunches) {
+    throw ArgumentError("a launch must have at most " + std::to_string(most_events_) +
+                        " events, and there are at most " + std::to_string(kMostLaunches));
+  }
+  const GridWork work{events_.data(),
+                      missing_.data(),
+                      tasks_.data(),
+                      candidates_.data(),
+                      counts_.data() + kGridSegments * n_launches_++,
+                      tasks_.size() / kGridSegments,
+                      candidates_.size() / kGridSegments};
+  launch_grid_match(index.view(), events, work, pairs_.results(), stream);
+}
+
 }  // namespace cuda
 
 namespace {
@@ -271,7 +274,7 @@ using namespace cuda;
 constexpr std::size_t kMostEvents = 1 << 16;  // of one launch
 constexpr std::size_t kMostMoves = 1 << 16;   // of one launch
 
-using SpatialGridCudaScratch = DeviceScratch<StraightPairs>;
+using SpatialGridCudaScratch = DeviceScratch<GridBuffers>;
 
 // Moves wait on the host until the next batch, which takes them to the device before it matches.
 class SpatialGridCudaIndex final : public MovableIndex {
@@ -285,7 +288,8 @@ class SpatialGridCudaIndex final : public MovableIndex {
 
   std::unique_ptr<Scratch> make_scratch() const override {
     return std::make_unique<SpatialGridCudaScratch>(
-        kMostEvents, kGridMostAttributes, true, StraightPairs(SpatialGridCudaScratch::kFirstPairs),
+        kMostEvents, kGridMostAttributes, true,
+        GridBuffers(kMostEvents, kMostEvents, SpatialGridCudaScratch::kFirstPairs),
         on_host_->make_scratch());
   }
   void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& given_scratch,

@@ -26,9 +26,7 @@ class GridOnDevice {
   // [n_filters] or empty: whose they are, if they are to move.
   GridOnDevice(const FilterTable& table, std::span<const std::uint32_t> owners);
 
-  void match(const NumberEvents& events, const StraightResults& results, Stream stream) const {
-    launch_grid_match(view_, events, results, stream);
-  }
+  const GridView& view() const { return view_; }
   const RanksOnDevice& ranks() const { return *ranks_; }
   std::size_t n_places() const { return view_.n_places; }
   // The places with a circle of a slot, if the device alone decides about its filters; else none.
@@ -68,6 +66,32 @@ class GridOnDevice {
   DeviceArray<float> positions_;  // on their way, once all have moved
   DeviceArray<std::uint64_t> n_entries_;
   GridView view_{};
+};
+
+// What the kernels need besides an index, for the launches of one stream.
+class GridBuffers {
+ public:
+  static constexpr std::size_t kMostLaunches = PairBuffers::kMostBrought;  // after each begin()
+  // For each event of a launch, on average.
+  static constexpr std::size_t kTasks = 96, kCandidates = 64;
+
+  // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
+  GridBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);
+
+  void begin(Stream stream);
+  void match(const GridOnDevice& index, const NumberEvents& events, Stream stream);
+  // What the launches since the last time found, behind what was brought before.
+  void bring(const PinnedResults& to, Stream stream) { pairs_.bring(to, stream); }
+  void set_pairs(PairBuffers pairs) { pairs_ = std::move(pairs); }
+
+ private:
+  std::size_t most_events_, n_launches_ = 0;
+  DeviceArray<std::byte> events_;
+  DeviceArray<std::uint32_t> missing_;
+  DeviceArray<GridTask> tasks_;
+  DeviceArray<GridCandidate> candidates_;
+  DeviceArray<GridCounts> counts_;  // [kMostLaunches][kGridSegments]
+  PairBuffers pairs_;
 };
 
 }  // namespace cuda

@@ -1,21 +1,16 @@
-// The kernels of `spatial-grid-cuda`. In the one that matches, a block takes 32 events:
+// The kernels of `spatial-grid-cuda`.
 //
-//     begin     a thread for each event: ranks of its numbers
-//     look      a thread for each event: the buckets of its next cell and of its names there; each
-//               with something in it is a task, a large one several      ) in rounds, until no
-//     scan      eight threads for each task: which of its places are     ) event has a cell left
-//               near on the lattice?                                     )
-//     test      a thread for each of these: the circle exactly, then     ) once there are many, or
-//               the record of its filter                                 ) no more will come
-//     bring     pairs to pinned memory
+//     probe     a thread for each event: ranks, and the buckets of the cells and names around it;
+//               each bucket with something in it is a task, a large one several
+//     scan      eight threads for each task: which of its places are near on the lattice?
+//     test      a thread for each of these: the circle exactly, then the record of its filter
 //
 //     count     a thread for each place: its bucket, and a ticket there
 //     allot     a thread for some buckets: where the entries of each begin
 //     scatter   a thread for each place: its entry
 //
 // Events differ in how many buckets they have, buckets in how many places: tasks of their own keep
-// the threads of a warp busy alike. They lie in shared memory; blocks that are at different steps
-// use the multiprocessor together, where a kernel for each step waited for its last threads.
+// the threads of a warp busy alike.
 #pragma once
 
 #include "launch.hpp"
@@ -28,22 +23,22 @@ namespace tamis::cuda {
 using spatial_grid::Cell;
 using spatial_grid::Level;
 
-// Where an event is; not a number: it has no position.
-TAMIS_DEVICE inline Point grid_point(const NumberEvents& events, std::uint32_t event) {
-  if (events.flat_positions != nullptr) {
-    const float* const at = events.flat_positions + 2 * std::size_t{event};
-    return {at[0], at[1], 0};
-  }
-  if (events.points != nullptr) {
-    const double* const at = events.points + 3 * std::size_t{event};
-    return {at[0], at[1], at[2]};
-  }
-  return {__builtin_nan(""), 0, 0};
-}
+struct GridEvent {
+  Point point;
+  bool has_position = false;
 
-// Of a cell among those of an event on a level.
-struct GridCellPlace {
-  std::int16_t x, y, z;
+  TAMIS_DEVICE GridEvent(const NumberEvents& events, std::uint32_t event) {
+    if (events.flat_positions != nullptr) {
+      point = {events.flat_positions[2 * std::size_t{event}],
+               events.flat_positions[2 * std::size_t{event} + 1], 0};
+    } else if (events.points != nullptr) {
+      const double* const at = events.points + 3 * std::size_t{event};
+      point = {at[0], at[1], at[2]};
+    } else {
+      return;
+    }
+    has_position = point.x == point.x;
+  }
 };
 
 // The terms of an event that buckets of a level have: that of each attribute, and any. Two
@@ -68,173 +63,73 @@ struct GridTermSet {
   }
 };
 
-// The cells of an event on a level, and one of them by its place there.
+// The cells of an event on a level.
 template <bool kFlat>
 struct GridCells {
   Cell first, last;
 
-  TAMIS_DEVICE GridCells(const GridLevel& of, const Point& at) {
+  TAMIS_DEVICE GridCells(const GridLevel& of, const GridEvent& event) {
     if (of.has_cells == 0) return;
     const Level& level = of.level;
+    const Point& at = event.point;
     const double reach = level.reach;
     first = {level.cell_of(at.x - reach), level.cell_of(at.y - reach),
              kFlat ? 0 : level.cell_of(at.z - reach)};
     last = {level.cell_of(at.x + reach), level.cell_of(at.y + reach),
             kFlat ? 0 : level.cell_of(at.z + reach)};
   }
-  TAMIS_DEVICE Cell operator[](const GridCellPlace& place) const {
-    return {first.x + place.x, first.y + place.y, first.z + place.z};
-  }
-  // False: it was the last one.
-  TAMIS_DEVICE bool advance(GridCellPlace& place) const {
-    if (first.x + place.x < last.x) return ++place.x, true;
-    place.x = 0;
-    if (first.y + place.y < last.y) return ++place.y, true;
-    place.y = 0;
-    if (first.z + place.z < last.z) return ++place.z, true;
-    place.z = 0;
-    return false;
+  template <typename Visit>
+  TAMIS_DEVICE void for_each(Visit visit) const {
+    for (Cell cell = first; cell.z <= last.z; ++cell.z) {
+      for (cell.y = first.y; cell.y <= last.y; ++cell.y) {
+        for (cell.x = first.x; cell.x <= last.x; ++cell.x) visit(cell);
+      }
+    }
   }
 };
 
-template <bool kFlat, bool kPacked, std::uint32_t kMost, typename Lane>
-struct GridMatch {
-  // A warp: those of larger blocks wait for one another. 256 threads gave 658 M events/s and 64
-  // 737 M in one run, 64 715 M and 32 717 M in another.
-  static constexpr std::uint32_t kThreads = 32, kEvents = kThreads;
-  static constexpr std::uint32_t kBlocks = 1;
-  static constexpr std::uint32_t kMostTasks = 6 * kEvents;
-  static constexpr std::uint32_t kMostCandidates = 4 * kEvents;
-  static constexpr std::uint32_t kMostEntries = 2 * kGridStep;  // of a task
-  static constexpr std::int32_t kNoLimit = 0x7FFFFFFF;
-
-  struct Next {  // what an event has to look at
-    std::uint32_t level;
-    GridCellPlace cell;
-    std::uint32_t n_done;  // tasks of the cell
-  };
-  struct alignas(16) Looking {  // what a task reads of its event
-    std::uint32_t xy, z;        // on the lattice of the cell at which it looks
-    std::int32_t limit;         // there
-    std::uint32_t missing;      // bits that no name of the event has
-  };
-  struct Shared {
-    Looking looking[kEvents];
-    RankedValue values[kMost][kEvents];
-    double points[kFlat ? 2 : 3][kEvents];
-    Next next[kEvents];
-    std::uint32_t
-        entries[kMostTasks];  // where they begin / kGridStep * kMostEntries + how many - 1
-    std::uint32_t places[kMostCandidates];
-    std::uint16_t task_events[kMostTasks];
-    std::uint16_t candidate_events[kMostCandidates];
-    std::uint32_t n_tasks, n_candidates;  // with those that had no room
-    std::uint32_t n_waiting[2];           // events that have more to look at, by round
-    std::uint32_t is_through;
-    BlockPairs<4 * kEvents> pairs;
-  };
-  static constexpr std::size_t kMostSharedBytes = sizeof(Shared);
-
-  GridView grid;
-  NumberEvents events;
-  StraightResults results;
-
-  enum Step : std::uint32_t { kLook, kScan, kTest, kSteps };
-
-  TAMIS_DEVICE bool is_over(std::uint32_t phase, const void* memory) const {
-    if (phase == 0 || (phase - 1) % kSteps != kTest) return false;
-    return static_cast<const Shared*>(memory)->is_through != 0;
-  }
-
-  TAMIS_DEVICE void run(std::uint32_t phase, void* memory) const {
-    Shared& shared = *static_cast<Shared*>(memory);
-    if (phase == 0) return begin(shared);
-    const std::uint32_t round = (phase - 1) / kSteps;
-    const bool is_first = threadIdx.x == 0;
-    switch ((phase - 1) % kSteps) {
-      case kLook:
-        if (round > 0 && shared.n_waiting[(round - 1) % 2] == 0) {
-          if (is_first) shared.pairs.take_places(results);
-          if (is_first) shared.is_through = 1;
-          return;
-        }
-        if (is_first && is_time_to_test(shared)) shared.n_candidates = 0;  // they were tested
-        return look(shared, round);
-      case kScan:
-        if (shared.is_through != 0) return shared.pairs.bring(results);
-        if (is_first) shared.n_waiting[(round + 1) % 2] = 0;
-        return scan(shared);
-      default:
-        if (is_first) shared.n_tasks = 0;
-        if (shared.n_waiting[round % 2] != 0 && !is_time_to_test(shared)) return;
-        for (std::uint32_t at = threadIdx.x; at < shared.n_candidates && at < kMostCandidates;
-             at += kThreads) {
-          test(shared, shared.candidate_events[at], shared.places[at]);
-        }
-    }
-  }
-  TAMIS_DEVICE static bool is_time_to_test(const Shared& shared) {
-    return shared.n_candidates >= kMostCandidates / 2;
-  }
-
-  TAMIS_DEVICE void begin(Shared& shared) const {
-    if (threadIdx.x == 0) {
-      shared.n_tasks = shared.n_candidates = shared.is_through = 0;
-      shared.n_waiting[0] = shared.n_waiting[1] = 0;
-      shared.pairs.clear();
-    }
-    shared.next[threadIdx.x] = {grid.n_levels, {0, 0, 0}, 0};
-    const std::uint32_t each = blockIdx.x * kEvents + threadIdx.x;
-    if (each >= events.n_events) return;
-    const std::uint32_t event = events.first_event + each;
-    const EventCells<kPacked, kMost> cells(events, event);
-    const Point point = grid_point(events, event);
-    bool is_taken = cells.n_cells <= kMost;
-    std::uint32_t names = 0;
-    TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {
-      RankedValue value{RankedValue::kNone, 0};
-      if (cells.attributes[at] < grid.n_attributes) {
-        const RankedAttribute& of = grid.attributes[cells.attributes[at]];
-        if ((of.flags & RankedAttribute::kUsed) != 0) {
-          value = {cells.attributes[at], of.cuts.rank(cells.values[at], false)};
-          names |= grid_bloom(of.hash);
-          is_taken &= (of.flags & RankedAttribute::kHost) == 0;
-        }
+template <bool kFlat, bool kPacked, std::uint32_t kMost>
+__global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
+                           DeviceResults results) {
+  const std::uint32_t each = blockIdx.x * blockDim.x + threadIdx.x;
+  if (each >= events.n_events) return;
+  const std::uint32_t event = events.first_event + each;
+  EventCells<kPacked, kMost> cells(events, event);
+  const GridEvent placed(events, event);
+  GridEventData<kFlat, kMost> data;
+  bool is_taken = cells.n_cells <= kMost;
+  std::uint32_t names = 0;
+  TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {
+    data.values[at] = {RankedValue::kNone, 0};
+    if (cells.attributes[at] < grid.n_attributes) {
+      const RankedAttribute& of = grid.attributes[cells.attributes[at]];
+      if ((of.flags & RankedAttribute::kUsed) != 0) {
+        data.values[at] = {cells.attributes[at], of.cuts.rank(cells.values[at], false)};
+        names |= grid_bloom(of.hash);
+        is_taken &= (of.flags & RankedAttribute::kHost) == 0;
       }
-      shared.values[at][threadIdx.x] = value;
     }
-    if (!is_taken) return leave(event, results);
-    shared.points[0][threadIdx.x] = point.x;
-    shared.points[1][threadIdx.x] = point.y;
-    if constexpr (!kFlat) shared.points[2][threadIdx.x] = point.z;
-    shared.looking[threadIdx.x].missing = ~names;
-    shared.next[threadIdx.x].level = 0;
+    cells.attributes[at] = data.values[at].attribute;
   }
-  TAMIS_DEVICE static Point point_of(const Shared& shared, std::uint32_t which) {
-    Point point{shared.points[0][which], shared.points[1][which], 0};
-    if constexpr (!kFlat) point.z = shared.points[2][which];
-    return point;
+  if (!is_taken) {
+    results.left[reserve(&results.counts->n_left, 1)] = event;
+    return;
   }
+  data.point[0] = placed.point.x;
+  data.point[1] = placed.point.y;
+  if constexpr (!kFlat) data.point[2] = placed.point.z;
+  reinterpret_cast<GridEventData<kFlat, kMost>*>(work.events)[each] = data;
+  work.missing[each] = ~names;
 
-  // The next cell that has something in it.
-  TAMIS_DEVICE void look(Shared& shared, std::uint32_t round) const {
-    Next next = shared.next[threadIdx.x];
-    if (next.level == grid.n_levels) return;
-    const Point point = point_of(shared, threadIdx.x);
-    std::uint32_t attributes[kMost];
-    TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {
-      attributes[at] = shared.values[at][threadIdx.x].attribute;
-    }
-    bool has_found = false;
-    while (!has_found && next.level < grid.n_levels) {
-      const GridLevel& of = grid.levels[next.level];
-      if (of.has_cells != 0 && point.x != point.x) {  // it has no position
-        ++next.level;
-        continue;
-      }
-      const GridCells<kFlat> cells(of, point);
-      const Cell cell = cells[next.cell];
-      const GridTermSet<kMost> terms(grid, next.level, of, attributes);
+  constexpr std::uint32_t kMostEntries = GridTask::kMostEntries;
+  const std::uint32_t segment = each / 32 % kGridSegments;  // one for a warp
+  GridTask* const tasks = work.tasks + segment * work.most_tasks;
+  for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
+    const GridLevel of = grid.levels[at];
+    if (of.has_cells != 0 && !placed.has_position) continue;
+    const GridTermSet<kMost> terms(grid, at, of, cells.attributes);
+    GridCells<kFlat>(of, placed).for_each([&](const Cell& cell) {
+      const Level& level = of.level;
       const std::uint32_t number = of.number_of(cell.x, cell.y, cell.z, 0);
       GridBucket buckets[kMost + 1];  // all on their way at once
       TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
@@ -246,107 +141,126 @@ struct GridMatch {
       TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
         n_tasks += (buckets[term].size + kMostEntries - 1) / kMostEntries;
       }
-      has_found = n_tasks > 0;
-      if (has_found) add_tasks(shared, of, cell, point, buckets, n_tasks, next.n_done);
-      if (next.n_done < n_tasks) break;  // the rest when there is room
-      next.n_done = 0;
-      if (!cells.advance(next.cell)) ++next.level;
-    }
-    shared.next[threadIdx.x] = next;
-    if (next.level < grid.n_levels) reserve(&shared.n_waiting[round % 2], 1);
-  }
-
-  // Those of a cell from the first that was not added yet, as many as there is room for.
-  TAMIS_DEVICE void add_tasks(Shared& shared, const GridLevel& of, const Cell& cell,
-                              const Point& point, const GridBucket (&buckets)[kMost + 1],
-                              std::uint32_t n_tasks, std::uint32_t& n_done) const {
-    Looking& looking = shared.looking[threadIdx.x];
-    looking.xy = looking.z = 0;
-    looking.limit = kNoLimit;
-    if (of.has_cells != 0 && !cell.is_last()) {
-      const Level& level = of.level;
-      looking.xy =
-          Level::pack(level.lattice_of(point.x, cell.x), level.lattice_of(point.y, cell.y));
-      if (!kFlat) looking.z = Level::pack(level.lattice_of(point.z, cell.z), 0);
-      looking.limit = level.limit;
-    }
-    const std::uint32_t n_wanted = n_tasks - n_done < kMostTasks ? n_tasks - n_done : kMostTasks;
-    std::uint32_t task = reserve(&shared.n_tasks, n_wanted);
-    const std::uint32_t end = task + n_wanted < kMostTasks ? task + n_wanted : kMostTasks;
-    std::uint32_t n_before = 0;  // tasks of the buckets before
-    TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
-      const std::uint32_t size = buckets[term].size;
-      const std::uint32_t n_of = (size + kMostEntries - 1) / kMostEntries;
-      for (std::uint32_t at = n_done - n_before; at < n_of && task < end; ++at) {
-        const std::uint32_t rest = size - at * kMostEntries;
-        shared.entries[task] =
-            (buckets[term].start / kGridStep + at * (kMostEntries / kGridStep)) * kMostEntries +
-            (rest < kMostEntries ? rest : kMostEntries) - 1;
-        shared.task_events[task++] = static_cast<std::uint16_t>(threadIdx.x);
-        ++n_done;
+      std::uint64_t task = reserve(&work.counts[segment].n_tasks, n_tasks);
+      if (task + n_tasks > work.most_tasks) {
+        reserve(&results.counts->n_lost, 1);
+        for (; task < work.most_tasks; ++task) tasks[task].event = GridTask::kNoEvent;
+        return;
       }
-      n_before += n_of;
-    }
-  }
-
-  // Eight threads share a task, so that its places are read side by side; each has several tasks on
-  // their way at once.
-  TAMIS_DEVICE void scan(Shared& shared) const {
-    constexpr std::uint32_t kTasks = 4, kSharing = kThreads / kMostEntries;
-    constexpr std::uint32_t kNobody = ~std::uint32_t{0};
-    const std::uint32_t n_tasks = shared.n_tasks < kMostTasks ? shared.n_tasks : kMostTasks;
-    const std::uint32_t which = threadIdx.x % kMostEntries;  // of a task's places
-    const auto x_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy & 0xFFFF); };
-    const auto y_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy >> 16); };
-    for (std::uint32_t at = threadIdx.x / kMostEntries; at < n_tasks; at += kTasks * kSharing) {
-      std::uint32_t event_of[kTasks];
-      GridEntry entries[kTasks];
-      TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
-        const std::uint32_t task = at + each * kSharing;
-        event_of[each] = kNobody;
-        entries[each] = {};
-        if (task >= n_tasks || which > shared.entries[task] % kMostEntries) continue;
-        event_of[each] = shared.task_events[task];
-        entries[each] = grid.entries[shared.entries[task] / kMostEntries * kGridStep + which];
+      GridTask made{each, 0, 0, GridTask::kNoLattice << 16};
+      if (of.has_cells != 0 && !cell.is_last()) {
+        made.xy = Level::pack(level.lattice_of(placed.point.x, cell.x),
+                              level.lattice_of(placed.point.y, cell.y));
+        const std::int32_t z = kFlat ? 0 : level.lattice_of(placed.point.z, cell.z);
+        made.z_and_level = Level::pack(z, static_cast<std::int32_t>(at));
       }
-      std::uint32_t near = 0;
-      TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
-        if (event_of[each] == kNobody) continue;
-        const GridEntry& entry = entries[each];
-        const Looking& from = shared.looking[event_of[each]];
-        const std::int32_t dx = x_of(entry.xy) - x_of(from.xy), dy = y_of(entry.xy) - y_of(from.xy);
-        const std::int32_t dz = kFlat ? 0 : x_of(entry.z) - x_of(from.z);
-        const bool is_near =
-            (entry.bloom & from.missing) == 0 && dx * dx + dy * dy + dz * dz <= from.limit;
-        near |= static_cast<std::uint32_t>(is_near) << each;
-      }
-      std::uint32_t to = reserve(&shared.n_candidates, count_bits(near));
-      TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
-        if ((near >> each & 1) == 0) continue;
-        if (to < kMostCandidates) {
-          shared.places[to] = entries[each].place;
-          shared.candidate_events[to++] = static_cast<std::uint16_t>(event_of[each]);
-        } else {  // there is no room: here, then
-          test(shared, event_of[each], entries[each].place);
+      TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
+        std::uint32_t start = buckets[term].start / kGridStep;
+        for (std::uint32_t rest = buckets[term].size; rest > 0;) {
+          const std::uint32_t size = rest < kMostEntries ? rest : kMostEntries;
+          made.entries = start * kMostEntries + size - 1;
+          tasks[task++] = made;
+          start += kMostEntries / kGridStep;
+          rest -= size;
         }
       }
-    }
+    });
   }
+}
 
-  // `which`: of the block's events.
-  TAMIS_INLINE void test(Shared& shared, std::uint32_t which, std::uint32_t of_place) const {
-    const GridPlace place = grid.places[of_place];
-    if (place.has_circle != 0) {
-      const Point centre{place.x, place.y, kFlat ? 0 : grid.place_z[of_place]};
-      if (!is_within(point_of(shared, which), centre, place.limit)) return;
+// Eight threads share a task, so that its places are read side by side; each has several tasks on
+// their way at once.
+template <bool kFlat>
+__global__ void grid_scan(GridView grid, GridWork work, DeviceResults results) {
+  constexpr std::uint32_t kThreads = GridTask::kMostEntries;
+  constexpr std::uint32_t kTasks = 4;
+  const std::uint32_t segment = blockIdx.y;
+  const GridTask* const tasks = work.tasks + segment * work.most_tasks;
+  GridCandidate* const candidates = work.candidates + segment * work.most_candidates;
+  GridCounts& counts = work.counts[segment];
+  const std::uint64_t n_tasks = counts.n_tasks < work.most_tasks ? counts.n_tasks : work.most_tasks;
+  const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
+  const std::uint32_t which = thread % kThreads;  // of a task's places
+  const std::uint64_t n_sharing = gridDim.x * blockDim.x / kThreads;
+  const auto x_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy & 0xFFFF); };
+  const auto y_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy >> 16); };
+  for (std::uint64_t at = thread / kThreads; at < n_tasks; at += kTasks * n_sharing) {
+    GridTask some[kTasks];
+    GridEntry entries[kTasks];
+    std::uint32_t missing[kTasks];
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
+      some[each] = {GridTask::kNoEvent, 0, 0, 0};
+      if (at + each * n_sharing < n_tasks) some[each] = tasks[at + each * n_sharing];
     }
-    const EventRanks<kMost, kEvents> ranks{shared.values, which};
-    const RecordWords record(grid.records + place.record);
-    if (!ranks.template holds<Lane>(grid.slots, record)) return;
-    const std::uint32_t event = events.first_event + blockIdx.x * kEvents + which;
-    shared.pairs.add({event | record.verify(), record.filter()}, results);
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
+      const GridTask& task = some[each];
+      const bool is_here =
+          task.event != GridTask::kNoEvent && which <= task.entries % GridTask::kMostEntries;
+      entries[each] = {};
+      missing[each] = 0;
+      if (!is_here) some[each].event = GridTask::kNoEvent;
+      if (is_here) {
+        entries[each] = grid.entries[task.entries / GridTask::kMostEntries * kGridStep + which];
+        missing[each] = work.missing[task.event];
+      }
+    }
+    std::uint32_t near = 0;
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
+      const GridTask& task = some[each];
+      if (task.event == GridTask::kNoEvent) continue;
+      const GridEntry& entry = entries[each];
+      const std::uint32_t level = task.z_and_level >> 16;
+      const std::int32_t limit =
+          level == GridTask::kNoLattice ? 0x7FFFFFFF : grid.levels[level].level.limit;
+      const std::int32_t dx = x_of(entry.xy) - x_of(task.xy), dy = y_of(entry.xy) - y_of(task.xy);
+      const std::int32_t dz = kFlat ? 0 : x_of(entry.z) - x_of(task.z_and_level);
+      const bool is_near =
+          (entry.bloom & missing[each]) == 0 && dx * dx + dy * dy + dz * dz <= limit;
+      near |= static_cast<std::uint32_t>(is_near) << each;
+    }
+    std::uint64_t to = reserve(&counts.n_candidates, count_bits(near));
+    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
+      if ((near >> each & 1) == 0) continue;
+      if (to < work.most_candidates) {
+        candidates[to++] = {some[each].event, entries[each].place};
+      } else {
+        reserve(&results.counts->n_lost, 1);
+      }
+    }
   }
-};
+}
+
+template <bool kFlat, typename Lane, std::uint32_t kMost>
+__global__ void grid_test(GridView grid, std::uint32_t first_event, GridWork work,
+                          DeviceResults results) {
+  const std::uint64_t n_found = work.counts[blockIdx.y].n_candidates;
+  const std::uint64_t n_candidates =
+      n_found < work.most_candidates ? n_found : work.most_candidates;
+  const GridCandidate* const candidates = work.candidates + blockIdx.y * work.most_candidates;
+  PairOutput output;
+  for (std::uint64_t at = blockIdx.x * blockDim.x + threadIdx.x; at < n_candidates;
+       at += gridDim.x * blockDim.x) {
+    const GridCandidate candidate = candidates[at];
+    const GridPlace place = grid.places[candidate.place];
+    const GridEventData<kFlat, kMost>& event =
+        reinterpret_cast<const GridEventData<kFlat, kMost>*>(work.events)[candidate.event];
+    if (place.has_circle != 0) {
+      Point point{event.point[0], event.point[1], 0};
+      if constexpr (!kFlat) point.z = event.point[2];
+      const Point centre{place.x, place.y, kFlat ? 0 : grid.place_z[candidate.place]};
+      if (!is_within(point, centre, place.limit)) continue;
+    }
+    const EventRanks<kMost> ranks(event.values, 1, 0);
+    const std::uint64_t* const record = grid.records + place.record;
+    const std::uint64_t head = *record;
+    const auto n_lanes = static_cast<std::uint32_t>(head >> 32) & 0xFFFF;
+    if (!ranks.template holds<Lane>(grid.slots, record, n_lanes)) continue;
+    const std::uint32_t verify = (head >> 48 & 1) != 0 ? MatchPair::kVerify : 0;
+    output.add({(first_event + candidate.event) | verify, static_cast<std::uint32_t>(head)},
+               results);
+  }
+  if (output.n_pairs > 0) output.flush(results);
+}
 
 __global__ void grid_move(GridView grid, GridMoves moves) {
   const std::uint32_t move = blockIdx.x * blockDim.x + threadIdx.x;
@@ -392,18 +306,19 @@ __global__ void grid_count(GridView grid, std::uint32_t first, std::uint32_t n_p
 
 __global__ void grid_allot(GridView grid, std::uint64_t* n_entries) {
   constexpr std::uint32_t kBuckets = 8;
-  const std::uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) * kBuckets;
+  const std::uint32_t n_threads = gridDim.x * blockDim.x;
+  const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
   std::uint32_t sizes[kBuckets];
   std::uint32_t n_all = 0;
   TAMIS_UNROLL for (std::uint32_t at = 0; at < kBuckets; ++at) {
-    const std::uint32_t bucket = first + at;
+    const std::uint32_t bucket = at * n_threads + thread;
     const std::uint32_t size = bucket < grid.n_buckets ? grid.buckets[bucket].size : 0;
     sizes[at] = (size + kGridStep - 1) / kGridStep * kGridStep;
     n_all += sizes[at];
   }
   auto start = static_cast<std::uint32_t>(reserve(n_entries, n_all));
   TAMIS_UNROLL for (std::uint32_t at = 0; at < kBuckets; ++at) {
-    const std::uint32_t bucket = first + at;
+    const std::uint32_t bucket = at * n_threads + thread;
     if (bucket < grid.n_buckets) grid.buckets[bucket].start = start;
     start += sizes[at];
   }
@@ -417,28 +332,39 @@ __global__ void grid_scatter(GridView grid, const GridTicket* tickets) {
                                                                      grid.homes[idx].bloom};
 }
 
-void launch_grid_match(const GridView& grid, const NumberEvents& events,
-                       const StraightResults& results, void* stream) {
+template <bool kFlat, bool kPacked, std::uint32_t kMost>
+void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
+                       const DeviceResults& results, void* stream) {
+  launch(grid_probe<kFlat, kPacked, kMost>, blocks_for(events.n_events), 1, stream, grid, events,
+         work, results);
+  // Tasks are some for each event; what is more, threads take in turn.
+  const auto blocks = [&](std::size_t n_threads, std::uint32_t most) {
+    const std::uint32_t n_blocks = blocks_for(n_threads * events.n_events / kGridSegments + 1);
+    return n_blocks < most ? n_blocks : most;
+  };
+  launch(grid_scan<kFlat>, blocks(32, 1024), kGridSegments, stream, grid, work, results);
+  const auto test = [&]<typename Lane>(Lane) {
+    launch(grid_test<kFlat, Lane, kMost>, blocks(4, 128), kGridSegments, stream, grid,
+           events.first_event, work, results);
+  };
+  if (grid.lane_bytes == 1) return test(std::uint8_t{});
+  if (grid.lane_bytes == 2) return test(std::uint16_t{});
+  test(std::uint32_t{});
+}
+
+void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
+                       const DeviceResults& results, void* stream) {
   constexpr std::uint32_t kFew = 5, kMany = kGridMostAttributes;
   const bool is_flat = grid.place_z == nullptr;
-  const auto start = [&](const auto& match) {
-    launch_phases(match, blocks_for(events.n_events, match.kThreads), match.kMostSharedBytes,
-                  stream);
-  };
-  const auto with = [&]<typename Lane>(Lane) {
-    if (events.cells == nullptr) {
-      return is_flat ? start(GridMatch<true, false, kMany, Lane>{grid, events, results})
-                     : start(GridMatch<false, false, kMany, Lane>{grid, events, results});
-    }
-    if (is_flat && events.n_cells <= kFew) {
-      return start(GridMatch<true, true, kFew, Lane>{grid, events, results});
-    }
-    is_flat ? start(GridMatch<true, true, kMany, Lane>{grid, events, results})
-            : start(GridMatch<false, true, kMany, Lane>{grid, events, results});
-  };
-  if (grid.lane_bytes == 1) return with(std::uint8_t{});
-  if (grid.lane_bytes == 2) return with(std::uint16_t{});
-  with(std::uint32_t{});
+  if (events.cells == nullptr) {
+    return is_flat ? launch_grid_match<true, false, kMany>(grid, events, work, results, stream)
+                   : launch_grid_match<false, false, kMany>(grid, events, work, results, stream);
+  }
+  if (is_flat && events.n_cells <= kFew) {
+    return launch_grid_match<true, true, kFew>(grid, events, work, results, stream);
+  }
+  is_flat ? launch_grid_match<true, true, kMany>(grid, events, work, results, stream)
+          : launch_grid_match<false, true, kMany>(grid, events, work, results, stream);
 }
 
 void launch_grid_move(const GridView& grid, const GridMoves& moves, void* stream) {

@@ -77,7 +77,7 @@ struct alignas(16) GridTicket {
 struct GridView {  // on the device
   const RankedAttribute* attributes;
   const RankedSlot* slots;
-  const GridLevel* levels;    // [n_levels] the last one may have no cells
+  const GridLevel* levels;    // [n_levels] the last one has no cells
   const std::uint8_t* terms;  // [n_levels][n_attributes] is the name in keys of this level?
   GridBucket* buckets;        // [n_buckets]
   GridEntry* entries;         // [most_entries] by bucket
@@ -88,8 +88,48 @@ struct GridView {  // on the device
   std::uint32_t n_attributes, n_levels, n_buckets, n_places, lane_bytes;
 };
 
-void launch_grid_match(const GridView& grid, const NumberEvents& events,
-                       const StraightResults& results, void* stream);
+// A bucket, or a piece of a large one, for one event.
+struct alignas(16) GridTask {
+  static constexpr std::uint32_t kMostEntries = 2 * kGridStep;
+  static constexpr std::uint32_t kNoEvent = ~std::uint32_t{0};  // there is nothing to do
+  static constexpr std::uint32_t kNoLattice = 0xFFFF;           // a level: all places are near
+  std::uint32_t event;
+  std::uint32_t entries;  // where they begin / kGridStep * kMostEntries + how many - 1
+  std::uint32_t xy;       // of the event on the lattice of the bucket's cell
+  std::uint32_t z_and_level;
+};
+struct alignas(8) GridCandidate {
+  std::uint32_t event, place;
+};
+// Tasks and candidates are in segments, each with its counter: thousands of warps that add to one
+// number wait for one another.
+inline constexpr std::uint32_t kGridSegments = 16;
+// Each in a line of its own: the cache does the atomic operations of a line one by one.
+struct alignas(256) GridCounts {
+  std::uint64_t n_tasks, n_candidates;
+};
+
+// From kernel to kernel.
+struct GridWork {
+  std::byte* events;          // [most_events] of GridEventData
+  std::uint32_t* missing;     // [most_events] bits that no name of the event has
+  GridTask* tasks;            // [kGridSegments][most_tasks]
+  GridCandidate* candidates;  // [kGridSegments][most_candidates]
+  GridCounts* counts;         // [kGridSegments] in: 0
+  std::uint64_t most_tasks, most_candidates;
+};
+
+// What a candidate's test reads of its event.
+template <bool kFlat, std::uint32_t kMost>
+struct alignas(16) GridEventData {
+  double point[kFlat ? 2 : 3];
+  RankedValue values[kMost];
+};
+inline constexpr std::size_t kGridEventBytes = sizeof(GridEventData<false, kGridMostAttributes>);
+
+// Three kernels: the buckets of each event, the places near it there, and the filters of these.
+void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
+                       const DeviceResults& results, void* stream);
 
 // New centres of some places, each at most once. In device memory or pinned.
 struct GridMoves {

@@ -91,7 +91,7 @@ TupleKeyOnDevice::TupleKeyOnDevice(const FilterTable& table) {
   if (n_units >= std::uint64_t{1} << 32) {
     throw ArgumentError("a segment of engine tuple-key-cuda must not exceed 32 GiB of records");
   }
-  std::vector<std::uint64_t> records(n_units + kRecordPad);
+  std::vector<std::uint64_t> records(n_units);
   std::uint32_t end = 0;
   const auto write = [&](FilterIdx filter) {
     encoder.write(filter, records.data() + end);
@@ -128,6 +128,36 @@ std::size_t TupleKeyOnDevice::n_bytes() const {
          records_.n_bytes();
 }
 
+TupleKeyBuffers::TupleKeyBuffers(std::size_t most_events, std::size_t most_events_in_all,
+                                 std::size_t most_pairs)
+    : most_events_(most_events),
+      values_(kTupleKeyMostAttributes * most_events),
+      tasks_(3 * TupleKeyWork::most_tasks(most_events)),
+      n_tasks_(kMostLaunches),
+      pairs_(most_events_in_all, most_pairs) {}
+
+void TupleKeyBuffers::begin(Stream stream) {
+  n_launches_ = 0;
+  pairs_.begin(stream);
+  clear(n_tasks_.data(), n_tasks_.n_bytes(), stream);
+}
+
+void TupleKeyBuffers::match(const TupleKeyOnDevice& index, const NumberEvents& events,
+                            Stream stream) {
+  if (events.n_events > most_events_ || n_launches_ == kMostLaunches) {
+    throw ArgumentError("a launch must have at most " + std::to_string(most_events_) +
+                        " events, and there are at most " + std::to_string(kMostLaunches));
+  }
+  const std::size_t most_tasks = TupleKeyWork::most_tasks(most_events_);
+  const TupleKeyWork work{values_.data(),
+                          tasks_.data(),
+                          tasks_.data() + most_tasks,
+                          tasks_.data() + 2 * most_tasks,
+                          n_tasks_.data() + n_launches_++,
+                          static_cast<std::uint32_t>(most_events_)};
+  launch_tuple_key_match(index.view(), events, work, pairs_.results(), stream);
+}
+
 }  // namespace cuda
 
 namespace {
@@ -135,7 +165,7 @@ namespace {
 using namespace cuda;
 
 constexpr std::size_t kMostEvents = 1 << 16;  // of one launch
-using TupleKeyCudaScratch = DeviceScratch<StraightPairs>;
+using TupleKeyCudaScratch = DeviceScratch<TupleKeyBuffers>;
 
 class TupleKeyCudaIndex final : public Index {
  public:
@@ -145,9 +175,10 @@ class TupleKeyCudaIndex final : public Index {
         on_host_(build_tuple_key(table_, host_parameters(parameters))) {}
 
   std::unique_ptr<Scratch> make_scratch() const override {
-    return std::make_unique<TupleKeyCudaScratch>(kMostEvents, kTupleKeyMostAttributes, false,
-                                                 StraightPairs(TupleKeyCudaScratch::kFirstPairs),
-                                                 on_host_->make_scratch());
+    return std::make_unique<TupleKeyCudaScratch>(
+        kMostEvents, kTupleKeyMostAttributes, false,
+        TupleKeyBuffers(kMostEvents, kMostEvents, TupleKeyCudaScratch::kFirstPairs),
+        on_host_->make_scratch());
   }
   void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
              Collector& out) const override {

@@ -32,9 +32,7 @@ class TupleKeyOnDevice {
  public:
   explicit TupleKeyOnDevice(const FilterTable& table);
 
-  void match(const NumberEvents& events, const StraightResults& results, Stream stream) const {
-    launch_tuple_key_match(view_, events, results, stream);
-  }
+  const TupleKeyIndexView& view() const { return view_; }
   const RanksOnDevice& ranks() const { return *ranks_; }
   std::size_t n_bytes() const;  // on the device, and a few here
 
@@ -45,6 +43,28 @@ class TupleKeyOnDevice {
   DeviceArray<std::uint32_t> starts_;
   DeviceArray<std::uint64_t> records_;
   TupleKeyIndexView view_{};
+};
+
+// What the kernels need besides an index, for the launches of one stream.
+class TupleKeyBuffers {
+ public:
+  static constexpr std::size_t kMostLaunches = PairBuffers::kMostBrought;  // after each begin()
+
+  // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
+  TupleKeyBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);
+
+  void begin(Stream stream);
+  void match(const TupleKeyOnDevice& index, const NumberEvents& events, Stream stream);
+  // What the launches since the last time found, behind what was brought before.
+  void bring(const PinnedResults& to, Stream stream) { pairs_.bring(to, stream); }
+  void set_pairs(PairBuffers pairs) { pairs_ = std::move(pairs); }
+
+ private:
+  std::size_t most_events_, n_launches_ = 0;
+  DeviceArray<RankedValue> values_;
+  DeviceArray<std::uint32_t> tasks_;    // events, keys and hashes
+  DeviceArray<std::uint64_t> n_tasks_;  // of each launch
+  PairBuffers pairs_;
 };
 
 }  // namespace cuda

@@ -1,4 +1,4 @@
-// The kernel of `tuple-key-cuda`, in which a block takes 256 events:
+// The kernels of `tuple-key-cuda`.
 //
 //     probe    a thread for each event: ranks, and every set of its attributes, whose hash is that
 //              of its attributes, XORed; eight at a time in the bitmap; what is there is a task
@@ -6,11 +6,8 @@
 //     bring    pairs to pinned memory, side by side: the bus takes whole lines
 //
 // Events differ in how many keys are there, and keys in how many records: tasks of their own keep
-// the threads of a warp busy alike. What is handed on from step to step lies in shared memory, so
-// that a batch is one launch: each further one takes as long as thousands of events.
-//
-// What belongs to an event lies in registers: no index into it depends on data, and an attribute
-// that is not there leaves its place empty.
+// the threads of a warp busy alike. What belongs to an event lies in registers: no index into it
+// depends on data, and an attribute that is not there leaves its place empty.
 #pragma once
 
 #include "engines/tuple_key/items.hpp"
@@ -63,25 +60,18 @@ struct TupleKeyThread {
     for (std::uint32_t first = 0; first <= terms; first += kStep) {
       if ((first & ~terms) != 0) continue;
       const std::uint32_t high = hash_of(first);
-      std::uint32_t bits[kStep];  // all on their way at once
+      tuple_key::KeyWord words[kStep];
       TAMIS_UNROLL for (std::uint32_t at = 0; at < kStep; ++at) {
-        bits[at] = 0;
+        words[at] = {0, 0};
         if (is_key(index, first + at)) {
-          bits[at] = index.words[(high ^ low[at]) >> index.shift >> 5].bits;
+          words[at] = index.words[(high ^ low[at]) >> index.shift >> 5];
         }
       }
-      std::uint32_t found = 0;
       TAMIS_UNROLL for (std::uint32_t at = 0; at < kStep; ++at) {
-        found |= (bits[at] >> ((high ^ low[at]) >> index.shift & 31) & 1) << at;
-      }
-      // Few are there. Their words are read again: code for each of the eight would be longer than
-      // what a multiprocessor keeps of it.
-      for (; found != 0; found &= found - 1) {
-        const std::uint32_t at = count_bits((found & (~found + 1)) - 1);
-        const std::uint32_t hash = high ^ hash_of(at), bit = hash >> index.shift & 31;
-        const tuple_key::KeyWord word = index.words[hash >> index.shift >> 5];
+        const std::uint32_t hash = high ^ low[at], bit = hash >> index.shift & 31;
+        if ((words[at].bits >> bit & 1) == 0) continue;
         const std::uint32_t key =
-            word.n_before + count_bits(word.bits & ((std::uint32_t{1} << bit) - 1));
+            words[at].n_before + count_bits(words[at].bits & ((std::uint32_t{1} << bit) - 1));
         visit(tuple_key::FoundKey{key, hash});
       }
     }
@@ -106,117 +96,95 @@ struct TupleKeyFound {
   }
 };
 
-template <bool kPacked, std::uint32_t kMost, typename Lane>
-struct TupleKeyMatch {
-  static constexpr std::uint32_t kThreads = kThreadsPerBlock, kEvents = kThreads;
-  static constexpr std::uint32_t kBlocks =
-      6;  // more threads at once are worth some spilled registers
-  static constexpr std::uint32_t kMostTasks = 4 * kEvents;
-  static constexpr std::uint32_t kAlways = ~std::uint32_t{0};  // a key: filters that need nothing
-  struct Shared {
-    RankedValue values[kMost][kEvents];
-    tuple_key::FoundKey keys[kMostTasks];  // of tasks
-    std::uint16_t events[kMostTasks];
-    std::uint32_t n_tasks;
-    BlockPairs<4 * kEvents> pairs;
-  };
-  static constexpr std::size_t kMostSharedBytes = sizeof(Shared);
-
-  TupleKeyIndexView index;
-  NumberEvents events;
-  StraightResults results;
-
-  enum Phase : std::uint32_t { kBegin, kProbe, kTest, kTakePlaces, kBring, kEnd };
-  TAMIS_DEVICE bool is_over(std::uint32_t phase, const void*) const { return phase == kEnd; }
-
-  TAMIS_DEVICE void run(std::uint32_t phase, void* memory) const {
-    Shared& shared = *static_cast<Shared*>(memory);
-    switch (phase) {
-      case kBegin:
-        if (threadIdx.x == 0) shared.n_tasks = 0;
-        if (threadIdx.x == 0) shared.pairs.clear();
-        return;
-      case kProbe:
-        return probe(shared);
-      case kTest: {
-        const std::uint32_t n_tasks = shared.n_tasks < kMostTasks ? shared.n_tasks : kMostTasks;
-        for (std::uint32_t task = threadIdx.x; task < n_tasks; task += kThreads) {
-          test(shared, shared.events[task], shared.keys[task]);
-        }
-        return;
-      }
-      case kTakePlaces:
-        if (threadIdx.x == 0) shared.pairs.take_places(results);
-        return;
-      default:
-        shared.pairs.bring(results);
-    }
+template <bool kPacked, std::uint32_t kMost>
+__global__ void tuple_key_probe(TupleKeyIndexView index, NumberEvents events, TupleKeyWork work,
+                                DeviceResults results) {
+  const std::uint32_t each = blockIdx.x * blockDim.x + threadIdx.x;
+  if (each >= events.n_events) return;
+  const std::uint32_t event = events.first_event + each;
+  TupleKeyThread<kMost> thread;
+  bool is_taken = true;
+  const EventCells<kPacked, kMost> cells(events, event);
+  TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {
+    is_taken &= thread.set(index, at, cells.attributes[at], cells.values[at]);
+    work.values[std::size_t{at} * work.most_events + each] = {thread.attributes[at],
+                                                              thread.ranks[at]};
   }
-
-  TAMIS_DEVICE void probe(Shared& shared) const {
-    const std::uint32_t each = blockIdx.x * kEvents + threadIdx.x;
-    if (each >= events.n_events) return;
-    const std::uint32_t event = events.first_event + each;
-    TupleKeyThread<kMost> thread;
-    bool is_taken = true;
-    const EventCells<kPacked, kMost> cells(events, event);
-    TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {
-      is_taken &= thread.set(index, at, cells.attributes[at], cells.values[at]);
-      shared.values[at][threadIdx.x] = {thread.attributes[at], thread.ranks[at]};
-    }
-    TupleKeyFound found;
-    if (is_taken && cells.n_cells <= kMost) {
-      thread.for_each_key(index, [&](const tuple_key::FoundKey& key) { found.add(index, key); });
-    }
-    if (!is_taken || cells.n_cells > kMost || found.n_keys > kTupleKeyMostFound) {
-      return leave(event, results);
-    }
-    const std::uint32_t n_always = index.always_end > 0;
-    std::uint32_t task = reserve(&shared.n_tasks, found.n_keys + n_always);
-    for (std::uint32_t at = 0; at < found.n_keys + n_always; ++at) {
-      const tuple_key::FoundKey key =
-          at < found.n_keys ? found.keys[at] : tuple_key::FoundKey{kAlways, 0};
-      if (task < kMostTasks) {
-        shared.keys[task] = key;
-        shared.events[task++] = static_cast<std::uint16_t>(threadIdx.x);
-      } else {  // there is no room: here, then
-        test(shared, threadIdx.x, key);
-      }
-    }
+  TupleKeyFound found;
+  if (is_taken && cells.n_cells <= kMost) {
+    thread.for_each_key(index, [&](const tuple_key::FoundKey& key) { found.add(index, key); });
   }
+  if (!is_taken || cells.n_cells > kMost || found.n_keys > kTupleKeyMostFound) {
+    results.left[reserve(&results.counts->n_left, 1)] = event;
+    return;
+  }
+  const std::uint32_t n_always = index.always_end > 0;
+  if (found.n_keys + n_always == 0) return;
+  std::uint64_t task = reserve(work.n_tasks, found.n_keys + n_always);
+  if (n_always != 0) {
+    work.events[task] = each;
+    work.keys[task++] = TupleKeyWork::kAlways;
+  }
+  for (std::uint32_t at = 0; at < found.n_keys; ++at, ++task) {
+    work.events[task] = each;
+    work.keys[task] = found.keys[at].key;
+    work.hashes[task] = found.keys[at].hash;
+  }
+}
 
-  // `which`: of the block's events.
-  TAMIS_INLINE void test(Shared& shared, std::uint32_t which,
-                         const tuple_key::FoundKey& key) const {
-    const EventRanks<kMost, kEvents> ranks{shared.values, which};
-    const std::uint32_t event = events.first_event + blockIdx.x * kEvents + which;
+template <typename Lane, std::uint32_t kMost>
+__global__ void tuple_key_test(TupleKeyIndexView index, std::uint32_t first_event,
+                               TupleKeyWork work, DeviceResults results) {
+  const std::uint64_t n_tasks = *work.n_tasks;
+  PairOutput output;
+  for (std::uint64_t task = blockIdx.x * blockDim.x + threadIdx.x; task < n_tasks;
+       task += gridDim.x * blockDim.x) {
+    const std::uint32_t each = work.events[task], key = work.keys[task];
+    const EventRanks<kMost> ranks(work.values, work.most_events, each);
     tuple_key::Run run{0, index.always_end};
-    if (key.key != kAlways) run = tuple_key::run_of(index.starts, index.start_mask, key);
+    if (key != TupleKeyWork::kAlways) {
+      run = tuple_key::run_of(index.starts, index.start_mask, {key, work.hashes[task]});
+    }
     while (run.begin < run.end) {
-      const RecordWords record(index.records + run.begin);
-      if (ranks.template holds<Lane>(index.slots, record)) {
-        shared.pairs.add({event | record.verify(), record.filter()}, results);
+      const std::uint64_t* const record = index.records + run.begin;
+      const std::uint64_t head = *record;
+      const auto n_lanes = static_cast<std::uint32_t>(head >> 32) & 0xFFFF;
+      if (ranks.template holds<Lane>(index.slots, record, n_lanes)) {
+        const std::uint32_t verify = (head >> 48 & 1) != 0 ? MatchPair::kVerify : 0;
+        output.add({(first_event + each) | verify, static_cast<std::uint32_t>(head)}, results);
       }
-      run.begin += 1 + static_cast<std::uint32_t>((record.n_lanes() * 3 * sizeof(Lane) + 7) / 8);
+      run.begin += 1 + static_cast<std::uint32_t>((n_lanes * 3 * sizeof(Lane) + 7) / 8);
     }
   }
-};
+  if (output.n_pairs > 0) output.flush(results);
+}
+
+template <typename Lane, std::uint32_t kMost>
+void launch_tuple_key(const TupleKeyIndexView& index, const NumberEvents& events,
+                      const TupleKeyWork& work, const DeviceResults& results, void* stream) {
+  launch(events.cells != nullptr ? tuple_key_probe<true, kMost> : tuple_key_probe<false, kMost>,
+         blocks_for(events.n_events), 1, stream, index, events, work, results);
+  // Tasks are some for each event; what is more, threads take in turn.
+  constexpr std::uint32_t kMostBlocks = 2048;
+  const std::uint32_t n_blocks = blocks_for(std::size_t{2} * events.n_events);
+  launch(tuple_key_test<Lane, kMost>, n_blocks < kMostBlocks ? n_blocks : kMostBlocks, 1, stream,
+         index, events.first_event, work, results);
+}
+
+template <typename Lane>
+void launch_tuple_key(const TupleKeyIndexView& index, const NumberEvents& events,
+                      const TupleKeyWork& work, const DeviceResults& results, void* stream) {
+  constexpr std::uint32_t kFew = 5;
+  if (events.cells != nullptr && events.n_cells <= kFew) {
+    return launch_tuple_key<Lane, kFew>(index, events, work, results, stream);
+  }
+  launch_tuple_key<Lane, kTupleKeyMostAttributes>(index, events, work, results, stream);
+}
 
 void launch_tuple_key_match(const TupleKeyIndexView& index, const NumberEvents& events,
-                            const StraightResults& results, void* stream) {
-  constexpr std::uint32_t kFew = 5, kMany = kTupleKeyMostAttributes;
-  const auto start = [&](const auto& match) {
-    launch_phases(match, blocks_for(events.n_events, match.kThreads), match.kMostSharedBytes,
-                  stream);
-  };
+                            const TupleKeyWork& work, const DeviceResults& results, void* stream) {
   const auto with = [&]<typename Lane>(Lane) {
-    if (events.cells == nullptr) {
-      return start(TupleKeyMatch<false, kMany, Lane>{index, events, results});
-    }
-    if (events.n_cells <= kFew) {
-      return start(TupleKeyMatch<true, kFew, Lane>{index, events, results});
-    }
-    start(TupleKeyMatch<true, kMany, Lane>{index, events, results});
+    launch_tuple_key<Lane>(index, events, work, results, stream);
   };
   if (index.lane_bytes == 1) return with(std::uint8_t{});
   if (index.lane_bytes == 2) return with(std::uint16_t{});

@@ -200,7 +200,7 @@ TEST(shim_device_that_is_lost_in_a_call_of_auto_leaves_the_host_to_go_on) {
           n_partial += 1;
         }
       }
-      CHECK(n_partial > 0);
+      CHECK(n_partial > 5);
     }
   }
 }
@@ -267,7 +267,7 @@ TEST(shim_device_without_memory_or_lost_leaves_auto_on_the_host) {
   {  // no room to match in
     AutoMatcher each;
     each.matcher->flush();
-    const FreeBytes few(4);
+    const FreeBytes few(1000);
     CHECK(each.match() == expected);
     CHECK(each.device().why_not.find("has no room for") != std::string::npos);
   }

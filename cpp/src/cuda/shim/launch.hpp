@@ -15,7 +15,6 @@
 
 #define __global__ inline
 #define TAMIS_DEVICE
-#define TAMIS_INLINE
 #define TAMIS_UNROLL
 #define __constant__
 
@@ -37,8 +36,6 @@ inline unsigned long long atomicAdd(unsigned long long* number, unsigned long lo
 inline std::uint32_t atomicOr(std::uint32_t* number, std::uint32_t bits) {
   return __atomic_fetch_or(number, bits, __ATOMIC_RELAXED);
 }
-
-inline void __threadfence() {}
 
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32_t n_blocks_y,
@@ -64,13 +61,13 @@ void launch_phases(const Phases& phases, std::uint32_t n_blocks, std::size_t n_s
     std::byte bytes[16];
   };
   std::vector<Unit> shared((n_shared_bytes + sizeof(Unit) - 1) / sizeof(Unit));
-  blockDim = {Phases::kThreads, 1};
+  blockDim = {kThreadsPerBlock, 1};
   gridDim = {n_blocks, 1};
   for (std::uint32_t block = 0; block < n_blocks; ++block) {
     blockIdx = {block, 0};
     std::memset(static_cast<void*>(shared.data()), 0xA5, shared.size() * sizeof(Unit));
-    for (std::uint32_t phase = 0; !phases.is_over(phase, shared.data()); ++phase) {
-      for (std::uint32_t thread = 0; thread < Phases::kThreads; ++thread) {
+    for (std::uint32_t phase = 0; phase < phases.n_phases(); ++phase) {
+      for (std::uint32_t thread = 0; thread < kThreadsPerBlock; ++thread) {
         threadIdx = {thread, 0};
         phases.run(phase, shared.data());
       }
