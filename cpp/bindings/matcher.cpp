@@ -503,8 +503,8 @@ nb::dict to_dict(const FilterSummary& summary) {
   return all;
 }
 
-// Matches a table. Where several threads do, each encodes the rows that it matches: the rows of a
-// large table, as engines read them, would be written by one thread and read by others.
+// Matches a table. Each task encodes the rows that it matches: the rows of a large table, as engines
+// read them, would have left the cache before they are matched, or be written by another thread.
 MatchResult match_stream(const Matcher& matcher, const View& view, nb::handle capsule,
                          nb::handle position, nb::handle deliver, nb::handle output) {
   constexpr std::size_t kLeastRows = 16384;
@@ -513,7 +513,7 @@ MatchResult match_stream(const Matcher& matcher, const View& view, nb::handle ca
   const EventStream stream(capsule);
   const nb::gil_scoped_release released;
   const MatcherOptions& own = matcher.options();
-  if (own.n_threads > 1 && stream.n_rows() >= kLeastRows && !own.counts_hits) {
+  if (stream.n_rows() >= kLeastRows && !own.counts_hits) {
     try {
       return matcher.match_parts(
           view, stream.n_rows(),
