@@ -275,16 +275,20 @@ nb::object id_buffers(const MatchResult& result, std::span<const std::uint32_t> 
         numbers.push_back(static_cast<std::int64_t>(bytes.size()));
       }
     } else {
-      // Each lies somewhere else in memory, so a large result is waiting above all.
       constexpr std::size_t kPerTask = 1 << 11;
       numbers.resize(targets.size());
-      parallel_for((targets.size() + kPerTask - 1) / kPerTask, result.n_threads,
-                   [&](std::size_t task) {
-                     const std::size_t end = std::min((task + 1) * kPerTask, targets.size());
-                     for (std::size_t at = task * kPerTask; at < end; ++at) {
-                       numbers[at] = id_of(targets[at]).integer;
-                     }
-                   });
+      parallel_for(
+          (targets.size() + kPerTask - 1) / kPerTask, result.n_threads, [&](std::size_t task) {
+            const std::size_t begin = task * kPerTask;
+            const auto some = targets.subspan(begin, std::min(kPerTask, targets.size() - begin));
+            if (is_known == nullptr) {
+              result.integer_ids(some, numbers.data() + begin);
+              return;
+            }
+            for (std::size_t at = 0; at < some.size(); ++at) {
+              numbers[begin + at] = id_of(some[at]).integer;
+            }
+          });
     }
   }
   if (is_string) return nb::make_tuple(to_numpy(std::move(numbers)), to_numpy(std::move(bytes)));
@@ -503,8 +507,9 @@ nb::dict to_dict(const FilterSummary& summary) {
   return all;
 }
 
-// Matches a table. Each task encodes the rows that it matches: the rows of a large table, as engines
-// read them, would have left the cache before they are matched, or be written by another thread.
+// Matches a table. Each task encodes the rows that it matches: the rows of a large table, as
+// engines read them, would have left the cache before they are matched, or be written by another
+// thread.
 MatchResult match_stream(const Matcher& matcher, const View& view, nb::handle capsule,
                          nb::handle position, nb::handle deliver, nb::handle output) {
   constexpr std::size_t kLeastRows = 16384;

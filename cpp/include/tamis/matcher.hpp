@@ -94,13 +94,15 @@ struct MatchResult {
   ReusedVector<std::uint32_t> targets;  // [offsets.back()]
   ReusedVector<std::uint64_t> bits;     // [n_events * words_per_event]  Output::bitset
   std::size_t words_per_event = 0;
-  std::size_t n_targets = 0;         // bits in use of each event
+  std::size_t n_targets = 0;          // bits in use of each event
   ReusedVector<std::int64_t> counts;  // [n_events]  Output::count
   Counters counters;
   std::size_t n_threads = 1;  // of the matcher, for what comes after
   std::shared_ptr<const Snapshot> snapshot;
 
   IdView id(std::uint32_t target) const;  // of one that is known
+  // Of targets whose ids are integers, to out[0], out[1], ...
+  void integer_ids(std::span<const std::uint32_t> targets, std::int64_t* out) const;
   // [n_targets] The numbers that belong to a live subscription or subscriber.
   std::vector<bool> known_targets() const;
   IdType id_type() const;

@@ -95,6 +95,11 @@ class Store {
 
   IdView id(std::uint32_t slot) const { return id_of(slots_[slot]); }
   IdView subscriber_id(std::uint32_t number) const { return id_of(subscribers_[number]); }
+  // Where ids are integers.
+  std::int64_t integer_id(std::uint32_t slot) const { return slots_[slot].integer; }
+  std::int64_t integer_subscriber_id(std::uint32_t number) const {
+    return subscribers_[number].integer;
+  }
   std::uint32_t subscriber_of(std::uint32_t slot) const { return slots_[slot].subscriber; }
   // As subscribed; and with its area where it is now.
   std::string predicate(std::uint32_t slot) const {

@@ -259,20 +259,21 @@ def sql(args: argparse.Namespace, folder: Path) -> Iterator[str]:
             work()
             return n_events / least(work, args.repetitions)[0]
 
-        # Events of the mix have thousands of matches each.
-        few = args.slow_events if sizes == (3,) else max(1, args.slow_events // 5)
-        n_here = n if sizes == (3,) else max(few * 20, n // 100)
-        many = table(n_here, "many")
+        # Tamis has a second of its own for each query, which many events pay off; the others are
+        # slow enough without, and so are events of the mix, which have thousands of matches each.
+        is_mix = sizes != (3,)
+        few = max(1, args.slow_events // 5) if is_mix else args.slow_events
+        n_mine = max(few * 20, n // 1000) if is_mix else n
+        n_skilled = few * 20 if is_mix else n // 10
         wanted = ts.match(ref, id="event", attrs="numbers")
-        mine = rate(lambda m=many, w=wanted: m.transform(w).count(), n_here)
-        yield f"| tamis.spark.match | {n_here:,} | {mine:,.0f} | |"
-        some = table(few, "few")
-        skilled_n = n if sizes == (3,) else few * 20
-        skilled = table(skilled_n, "many" if skilled_n == n else "skilled")
+        many = table(n_mine, "many")
+        mine = rate(lambda m=many, w=wanted: m.transform(w).count(), n_mine)
+        yield f"| tamis.spark.match | {n_mine:,} | {mine:,.0f} | |"
+        some, skilled = table(few, "few"), table(n_skilled, "skilled")
         for name, frame, n_events in (
             ("nested loop", nested_loop(some, filters), few),
             ("explode, join, count", explode_and_count(some, filters), few),
-            ("key of three names", triple_of_names(skilled, filters, sizes), skilled_n),
+            ("key of three names", triple_of_names(skilled, filters, sizes), n_skilled),
         ):
             theirs = rate(lambda f=frame: f.count(), n_events)
             yield f"| {name} | {n_events:,} | {theirs:,.1f} | {mine / theirs:,.0f} × |"
