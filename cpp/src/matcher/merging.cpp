@@ -189,6 +189,9 @@ std::size_t Matcher::State::run_merge(Merger& merger,
                                       std::unique_lock<std::mutex>& lock) {
   merger.is_busy = true;
   merger.inputs = std::move(inputs);
+  std::size_t n_filters = 0;
+  for (const auto& input : merger.inputs) n_filters += input->size();
+  merger.is_long = n_filters > kLargeMerge;
   const std::uint64_t version = version_;
   const std::shared_ptr<const Names> names = catalogue_.names();
   wake_merger();  // there may be a small merge to do beside a large one
@@ -250,7 +253,10 @@ void Matcher::State::run_merger() {
       malloc_trim(0);  // or the pages of what was merged would stay with the process
       lock.lock();
     }
-    if (wants_twins()) translate(lock);  // what was merged is published: nobody waits for this
+    if (wants_twins()) {  // what was merged is published: nobody waits for this
+      merger_.is_long = true;
+      translate(lock);
+    }
     merger_.end();
     merger_is_idle_.notify_all();
     // Under changes that never end there is always something to merge.

@@ -169,7 +169,7 @@ void Matcher::State::put_off_look() {
 
 void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
   is_look_asked_ = false;
-  merger_.is_busy = true;
+  merger_.is_busy = merger_.is_long = true;
   last_look_ = sample->n_taken();
   look_interval_ = std::min(2 * look_interval_, kMaxLookInterval);
   next_look_ = last_look_ + look_interval_;

@@ -225,7 +225,7 @@ class Matcher::State {
     });
   }
   bool has_small_merge_to_do() const {
-    return (merger_.is_busy || is_checkpointing_) && !choose_small_merge().empty();
+    return (merger_.is_long || is_checkpointing_) && !choose_small_merge().empty();
   }
   // Has no merge that is under way taken it?
   bool is_free(const std::shared_ptr<const Segment>& segment) const {
@@ -313,11 +313,12 @@ class Matcher::State {
   IdType id_type_ = IdType::none;
   std::uint64_t version_ = 0;  // of the newest snapshot
 
-  // A thread that merges. The first does all that there is to do, one after the other; while it is
-  // busy, which may be for long, the second merges what is small.
+  // A thread that merges. The first does all that there is to do, one after the other; while that
+  // takes long, the second merges what is small.
   struct Merger {
     std::thread thread;
     bool is_busy = false;
+    bool is_long = false;                                // what it does may take seconds
     std::vector<std::shared_ptr<const Segment>> inputs;  // of the merge under way
     // Slots that have moved in place since that merge began, each once.
     std::vector<std::uint32_t> moved;
@@ -333,7 +334,7 @@ class Matcher::State {
       moved.push_back(slot);
     }
     void end() {
-      is_busy = false;
+      is_busy = is_long = false;
       inputs.clear();
       moved.clear();
       is_moved.clear();
