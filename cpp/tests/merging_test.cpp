@@ -1,10 +1,10 @@
 // Changes while a large merge is under way, which others go on beside.
-#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "check.hpp"
+#include "ids_at.hpp"
 #include "places.hpp"
 #include "tamis/matcher.hpp"
 
@@ -14,19 +14,6 @@ namespace {
 using namespace testing;
 
 std::string area_at(std::int64_t x) { return "NEAR(" + std::to_string(x) + ", 0, 0.25)"; }
-
-std::vector<std::int64_t> ids_at(const Matcher& matcher, std::int64_t x) {
-  const View view = matcher.view();
-  EventBatch events;
-  events.encode_for(view.names());
-  events.add_position(static_cast<double>(x), 0);
-  events.end_event();
-  const MatchResult result = matcher.match(view, events, {});
-  std::vector<std::int64_t> ids;
-  for (const std::uint32_t target : result.targets) ids.push_back(result.id(target).integer);
-  std::sort(ids.begin(), ids.end());
-  return ids;
-}
 
 void check_changes_beside_a_large_merge(const char* engine) {
   constexpr std::int64_t kFar = 110'000;  // more than a small merge takes
@@ -52,7 +39,7 @@ void check_changes_beside_a_large_merge(const char* engine) {
       for (const auto& [id, place] : place_of) {
         if (place == x) expected.push_back(id);
       }
-      CHECK(ids_at(matcher, x) == expected);
+      CHECK(ids_at(matcher, static_cast<double>(x), 0) == expected);
     }
   };
   const auto move = [&](std::int64_t id) {

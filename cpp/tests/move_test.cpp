@@ -9,6 +9,7 @@
 #include "common/reader_gate.hpp"
 #include "engines/spatial_grid/moving.hpp"
 #include "folder.hpp"
+#include "ids_at.hpp"
 #include "places.hpp"
 #include "storage/journal.hpp"
 #include "tamis/centres.hpp"
@@ -35,24 +36,6 @@ void move(Matcher& matcher, std::int64_t id, double x, double y,
           std::optional<std::uint32_t> area = std::nullopt) {
   const Move row{IdView::of(id), x, y, area};
   CHECK(matcher.move({&row, 1}).empty());
-}
-
-// The ids of what matches an event with a0 = a1 = value there, in order.
-std::vector<std::int64_t> ids_at(const Matcher& matcher, double x, double y,
-                                 std::int64_t value = 1) {
-  const View view = matcher.view();
-  EventBatch events;
-  events.encode_for(view.names());
-  for (AttributeId attribute = 0; attribute < view.names().size(); ++attribute) {
-    events.add(attribute, EventValue::of(value));
-  }
-  events.add_position(x, y);
-  events.end_event();
-  const MatchResult result = matcher.match(view, events, {});
-  std::vector<std::int64_t> ids;
-  for (const std::uint32_t target : result.targets) ids.push_back(result.id(target).integer);
-  std::sort(ids.begin(), ids.end());
-  return ids;
 }
 
 std::size_t n_moved(const Matcher& matcher) { return matcher.stats().n_moved; }

@@ -101,8 +101,8 @@ struct MatchResult {
   std::shared_ptr<const Snapshot> snapshot;
 
   IdView id(std::uint32_t target) const;  // of one that is known
-  // Of targets whose ids are integers, to out[0], out[1], ...
-  void integer_ids(std::span<const std::uint32_t> targets, std::int64_t* out) const;
+  // Of some targets, where ids are integers, to out[0], out[1], ...
+  void integer_ids(std::span<const std::uint32_t> some, std::int64_t* out) const;
   // [n_targets] The numbers that belong to a live subscription or subscriber.
   std::vector<bool> known_targets() const;
   IdType id_type() const;

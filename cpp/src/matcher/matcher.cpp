@@ -50,12 +50,12 @@ IdView MatchResult::id(std::uint32_t target) const {
 
 // Each lies somewhere else in memory: nothing but the loads may stand between one and the next, so
 // that many are waited for at a time.
-void MatchResult::integer_ids(std::span<const std::uint32_t> targets, std::int64_t* out) const {
+void MatchResult::integer_ids(std::span<const std::uint32_t> some, std::int64_t* out) const {
   const Store& store = *snapshot->store;
   if (deliver == Deliver::subscribers) {
-    for (const std::uint32_t target : targets) *out++ = store.integer_subscriber_id(target);
+    for (const std::uint32_t target : some) *out++ = store.integer_subscriber_id(target);
   } else {
-    for (const std::uint32_t target : targets) *out++ = store.integer_id(target);
+    for (const std::uint32_t target : some) *out++ = store.integer_id(target);
   }
 }
 
