@@ -1,4 +1,5 @@
 // Changes while a large merge is under way, which others go on beside.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -76,6 +77,45 @@ void check_changes_beside_a_large_merge(const char* engine) {
 TEST(changes_go_on_beside_a_large_merge) { check_changes_beside_a_large_merge("spatial-grid"); }
 TEST(planned_changes_go_on_beside_a_large_merge) { check_changes_beside_a_large_merge("auto"); }
 TEST(text_changes_go_on_beside_a_large_merge) { check_changes_beside_a_large_merge("tuple-key"); }
+
+// After a flush each segment is more than eight times as large as all that are smaller.
+TEST(flush_joins_segments_of_about_one_size) {
+  for (const char* engine : {"tuple-key", "auto"}) {
+    MatcherOptions options;
+    options.engine = engine;
+    Matcher matcher(options);
+    Random random(5);
+    std::int64_t next = 0;
+    for (int round = 0; round < 40; ++round) {
+      const std::int64_t n_new =
+          1 + static_cast<std::int64_t>(below(random, round % 7 == 0 ? 9000 : 300));
+      std::vector<std::string> predicates;
+      for (std::int64_t at = 0; at < n_new; ++at) {
+        predicates.push_back("a = " + std::to_string((next + at) % 1000) + " AND b > 5");
+      }
+      std::vector<NewSubscription> rows;
+      for (const std::string& predicate : predicates) {
+        rows.push_back({IdView::of(next++), predicate, std::nullopt});
+      }
+      CHECK(matcher.subscribe(rows).empty());
+      matcher.flush();
+      const MatcherStats stats = matcher.stats();
+      std::vector<std::size_t> sizes;
+      for (const SegmentStats& each : stats.segments) {
+        CHECK(each.is_indexed);
+        sizes.push_back(each.n_filters);
+      }
+      std::sort(sizes.begin(), sizes.end());
+      std::size_t n_smaller = 0;
+      for (const std::size_t size : sizes) {
+        if (n_smaller > 0) CHECK(size > 8 * n_smaller);
+        n_smaller += size;
+      }
+      CHECK_EQ(n_smaller, static_cast<std::size_t>(next));
+      CHECK_EQ(stats.n_delta_filters, 0u);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace tamis

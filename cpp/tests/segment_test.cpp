@@ -136,7 +136,7 @@ Answers answers_of(const Snapshot& snapshot, const EventBatch& events, Deliver d
         .integer;
   };
   const auto match_all = [&](Output output, const MatchRows& rows) {
-    return match_range(snapshot, events, {output, deliver}, false, 0, events.size(), events.size(),
+    return match_range(snapshot, events, {output, deliver}, false, 0, events.size(), Side::host,
                        rows, workspace);
   };
   std::vector<std::int64_t> n_ids(events.size(), -1), counts(events.size(), -2);
@@ -317,7 +317,7 @@ TEST(segment_stops_where_all_subscribers_that_it_has_are_settled) {
     Workspace workspace;
     std::int64_t n_found = 0;
     const MatchPart part = match_range(snapshot, events, {Output::ids, Deliver::subscribers}, false,
-                                       0, 1, 1, {&n_found, nullptr, 0}, workspace);
+                                       0, 1, Side::host, {&n_found, nullptr, 0}, workspace);
     CHECK_EQ(n_found, static_cast<std::int64_t>(kSubscribers));
     CHECK(part.counters.candidates < kFilters / 2);
   }

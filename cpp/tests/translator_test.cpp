@@ -238,9 +238,9 @@ TEST(translator_remembers_large_calls_for_a_while_and_tries_each_group_once) {
   const SampledEvents for_subscribers{random_events(random, 64, 2), 1};
   Translator translator(std::nullopt, 2);
   CHECK(!translator.wants(*segment));
-  translator.see_call(Translator::kLargeCall - 1);
+  translator.see_call({Translator::kLargeCall - 1, false}, Side::host, 1);
   CHECK(!translator.wants(*segment));
-  translator.see_call(Translator::kLargeCall);
+  translator.see_call({Translator::kLargeCall, false}, Side::host, 1);
   CHECK(translator.wants(*segment));
   CHECK(!translator.wants(*segment_of("spatial-grid")));
   CHECK(!translator.wants(*segment_of("naive")));
@@ -251,7 +251,7 @@ TEST(translator_remembers_large_calls_for_a_while_and_tries_each_group_once) {
   translator.translate(*segment, events, false);
   CHECK(group.twin() == nullptr);
 
-  translator.see_call(Translator::kLargeCall);
+  translator.see_call({Translator::kLargeCall, false}, Side::host, 1);
   translator.translate(*segment, {random_events(random, 3, 2), 0}, false);
   CHECK(group.twin() == nullptr);  // too few events: later
   translator.translate(*segment, events, false);

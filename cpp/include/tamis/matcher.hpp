@@ -77,6 +77,7 @@ struct MatchOptions {
   Deliver deliver = Deliver::subscriptions;
 };
 
+struct CallKind;
 struct Snapshot;
 
 // One state of a matcher, for encoding events and matching them. It stays valid while held.
@@ -237,8 +238,8 @@ class Matcher {
   class State;
 
   template <typename WithEvents>
-  MatchResult match_tasks(View view, std::size_t n_events, std::size_t n_most,
-                          const MatchOptions& options, const WithEvents& with_events) const;
+  MatchResult match_tasks(View view, CallKind call, std::size_t n_most, const MatchOptions& options,
+                          const WithEvents& with_events) const;
 
   std::unique_ptr<State> state_;
 };

@@ -60,7 +60,8 @@ class Pool {
       }
       for (std::size_t helper = 0; helper < n_helpers; ++helper) offers_.push_back(&job);
     }
-    wake_.notify_all();
+    // Not all of them: each that wakes for nothing keeps others from the lock.
+    for (std::size_t helper = 0; helper < n_helpers; ++helper) wake_.notify_one();
   }
   // Withdraws what nobody has taken; returns how many offers that were.
   std::size_t withdraw(Job& job) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <vector>
 
@@ -34,13 +33,15 @@ class Caller {
         n_filters_(targets.of().size()),
         setup_(targets.setup()) {}
 
-  // Wall time, for a device works while the thread sleeps.
   double run(const EventBatch& events, std::size_t n_events) {
-    const std::size_t n_task =
-        choose_task(timed_.engine.n_task_events, n_events, n_filters_, n_threads_);
+    const Tasks tasks =
+        choose_tasks(timed_.engine.n_task_events, n_events, n_filters_, n_threads_, work_);
+    const std::size_t n_task = tasks.n_events;
     n_found_ = 0;
-    const auto start = std::chrono::steady_clock::now();
-    parallel_for((n_events + n_task - 1) / n_task, n_threads_, [&](std::size_t task) {
+    std::atomic<double> work_ns{0};
+    const WallWatch whole;
+    parallel_for((n_events + n_task - 1) / n_task, tasks.n_threads, [&](std::size_t task) {
+      const WallWatch one;
       std::unique_ptr<Room> room = rooms_.take();
       if (!room->scratch) room->scratch = timed_.index.make_scratch();
       Collector out(setup_, room->stamps, room->buffers);
@@ -48,9 +49,10 @@ class Caller {
       timed_.index.match(events, begin, std::min(begin + n_task, n_events), *room->scratch, out);
       n_found_ += out.targets().size();
       rooms_.give(std::move(room));
+      work_ns += one.ns();
     });
-    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start)
-        .count();
+    work_.see(n_events, work_ns);
+    return whole.ns();
   }
   std::size_t n_found() const { return n_found_; }  // by the last call
 
@@ -64,6 +66,7 @@ class Caller {
   std::size_t n_threads_, n_filters_;
   Collector::Setup setup_;
   Spares<Room> rooms_;
+  EventWork work_;
   std::atomic<std::size_t> n_found_{0};
 };
 

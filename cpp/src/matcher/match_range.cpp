@@ -27,8 +27,7 @@ void Workspace::keep_only(const Snapshot& snapshot) {
 
 MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
                       const MatchOptions& options, bool counts_hits, std::size_t begin,
-                      std::size_t end, std::size_t n_call_events, const MatchRows& rows,
-                      Workspace& workspace) {
+                      std::size_t end, Side side, const MatchRows& rows, Workspace& workspace) {
   Stamps& stamps = workspace.stamps;
   const bool to_subscribers = options.deliver == Deliver::subscribers;
   std::size_t n_parts = snapshot.n_delta_filters > 0 ? 1 : 0;
@@ -64,8 +63,8 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
       setup.targets_id = to_subscribers ? 2 : 1;
       setup.n_reachable = to_subscribers ? group.n_subscribers() : 0;
       Collector& collector = add_collector(setup);
-      const Twin* const twin = group.twin();
-      if (twin != nullptr && twin->takes(n_call_events)) {
+      const Twin* const twin = side == Side::device ? group.twin() : nullptr;
+      if (twin != nullptr && twin->is_usable()) {
         twin->match(events, begin, end, scratch.of_twin[at], group.index(), *scratch.of_group[at],
                     collector);
       } else {

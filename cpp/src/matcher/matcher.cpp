@@ -21,13 +21,30 @@ constexpr std::size_t kMostEncoded = 16384;
 // Events and targets below which waking another thread to join parts costs more than it brings.
 constexpr std::size_t kMinParallelJoin = std::size_t{1} << 16;
 
-// The largest tasks that an engine takes which has a part in a call of so many events.
-std::size_t most_task_events(const Snapshot& snapshot, std::size_t n_events) {
+// Tells the translator, if there is one, how long a call took.
+class TimedCall {
+ public:
+  TimedCall(Translator* translator, CallKind call, Side side)
+      : translator_(translator), call_(call), side_(side), watch_(translator != nullptr) {}
+  TimedCall(const TimedCall&) = delete;
+  ~TimedCall() {
+    if (translator_ != nullptr) translator_->see_call(call_, side_, watch_.ns());
+  }
+
+ private:
+  Translator* translator_;
+  CallKind call_;
+  Side side_;
+  WallWatch watch_;
+};
+
+// The largest tasks that an engine takes which has a part in a call.
+std::size_t most_task_events(const Snapshot& snapshot, Side side) {
   std::size_t n_most = Engine{}.n_task_events;
   for (const auto& segment : snapshot.segments) {
     for (const Group& group : segment->groups()) {
       const Twin* const twin = group.twin();
-      const bool is_there = twin != nullptr && twin->takes(n_events);
+      const bool is_there = side == Side::device && twin != nullptr && twin->is_usable();
       n_most = std::max(n_most, (is_there ? twin->engine() : group.engine()).n_task_events);
     }
   }
@@ -210,8 +227,10 @@ void check_events(const EventBatch& events, const Snapshot& snapshot, Space spac
 // in a batch of its own or of all. A template, since a single event would feel the allocation of a
 // std::function.
 template <typename WithEvents>
-MatchResult Matcher::match_tasks(View view, std::size_t n_events, std::size_t n_most,
+MatchResult Matcher::match_tasks(View view, CallKind call, std::size_t n_most,
                                  const MatchOptions& options, const WithEvents& with_events) const {
+  const std::size_t n_events = call.n_events;
+  EventWork& work = state_->work_of[call.encodes];
   const Snapshot& snapshot = *view.snapshot;
   const MatcherOptions& own = state_->options;
   MatchResult result;
@@ -238,12 +257,18 @@ MatchResult Matcher::match_tasks(View view, std::size_t n_events, std::size_t n_
   std::int64_t* const counts =
       options.output == Output::ids ? result.offsets.data() + 1 : result.counts.data();
   const bool counts_hits = own.counts_hits && options.deliver == Deliver::subscriptions;
-  if (state_->translator) state_->translator->see_call(n_events);
-  const std::size_t events_per_task =
-      std::min(n_most, choose_task(own.n_threads == 1 ? 0 : most_task_events(snapshot, n_events),
-                                   n_events, snapshot.n_filters(), own.n_threads));
+  Translator* const translator = state_->translator.get();
+  const Side side =
+      translator == nullptr ? Side::host : translator->choose_side(snapshot.segments, call);
+  const bool is_timed = n_events >= CallTimes::kLeastEvents;
+  const TimedCall timed(is_timed ? translator : nullptr, call, side);
+  const bool counts_work = is_timed && own.n_threads > 1 && side == Side::host;
+  const Tasks tasks = choose_tasks(own.n_threads == 1 ? 0 : most_task_events(snapshot, side),
+                                   n_events, snapshot.n_filters(), own.n_threads, work);
+  const std::size_t events_per_task = std::min(n_most, tasks.n_events);
   const std::size_t n_tasks = (n_events + events_per_task - 1) / events_per_task;
   const auto run = [&](std::size_t task) {
+    const WallWatch watch(counts_work);
     const std::size_t begin = task * events_per_task;
     const std::size_t end = std::min(begin + events_per_task, n_events);
     const MatchRows rows{counts == nullptr ? nullptr : counts + begin,
@@ -253,8 +278,8 @@ MatchResult Matcher::match_tasks(View view, std::size_t n_events, std::size_t n_
     MatchPart part;
     std::unique_ptr<Workspace> workspace = state_->workspaces.take();
     const auto use = [&](const EventBatch& events, std::size_t first, std::size_t last) {
-      part = match_range(snapshot, events, options, counts_hits, first, last, n_events, rows,
-                         *workspace);
+      part =
+          match_range(snapshot, events, options, counts_hits, first, last, side, rows, *workspace);
       workspace->keep_only(snapshot);
       if (state_->sample) {
         state_->sample->see(events, first, last, options.deliver, workspace->n_until_sampled);
@@ -266,6 +291,7 @@ MatchResult Matcher::match_tasks(View view, std::size_t n_events, std::size_t n_
     if (options.output == Output::ids) {  // ends, for now of the task's targets
       std::partial_sum(rows.counts, rows.counts + (end - begin), rows.counts);
     }
+    if (counts_work) part.work_ns = watch.ns();
     return part;
   };
   if (options.output == Output::ids) result.offsets[0] = 0;
@@ -273,17 +299,21 @@ MatchResult Matcher::match_tasks(View view, std::size_t n_events, std::size_t n_
     MatchPart part = run(0);
     result.counters = part.counters;
     result.targets = std::move(part.targets);
+    if (counts_work) work.see(n_events, part.work_ns);
     return result;
   }
   std::vector<MatchPart> parts(n_tasks);
-  parallel_for(n_tasks, own.n_threads, [&](std::size_t task) { parts[task] = run(task); });
+  parallel_for(n_tasks, tasks.n_threads, [&](std::size_t task) { parts[task] = run(task); });
   std::vector<std::size_t> firsts;  // [n_tasks] of the targets of all
   std::size_t n_found = 0;
+  double work_ns = 0;
   for (const MatchPart& part : parts) {
     result.counters += part.counters;
+    work_ns += part.work_ns;
     firsts.push_back(n_found);
     n_found += part.targets.size();
   }
+  if (counts_work) work.see(n_events, work_ns);
   if (options.output != Output::ids) return result;
   result.targets.resize(n_found);
   const std::size_t n_joining = n_events + n_found < kMinParallelJoin ? 1 : own.n_threads;
@@ -300,8 +330,8 @@ MatchResult Matcher::match_tasks(View view, std::size_t n_events, std::size_t n_
 
 MatchResult Matcher::match(View view, const EventBatch& events, const MatchOptions& options) const {
   check_events(events, *view.snapshot, state_->space());
-  return match_tasks(std::move(view), events.size(), std::max<std::size_t>(events.size(), 1),
-                     options,
+  return match_tasks(std::move(view), {events.size(), false},
+                     std::max<std::size_t>(events.size(), 1), options,
                      [&](std::size_t begin, std::size_t end, EventBatch&, const auto& use) {
                        use(events, begin, end);
                      });
@@ -313,7 +343,7 @@ MatchResult Matcher::match_parts(View view, std::size_t n_events, const EncodeEv
   constexpr std::size_t kMostKept = std::size_t{1} << 20;  // values, of 20 bytes
   const std::shared_ptr<const Snapshot> snapshot = view.snapshot;
   return match_tasks(
-      std::move(view), n_events, kMostEncoded, options,
+      std::move(view), {n_events, true}, kMostEncoded, options,
       [&](std::size_t begin, std::size_t end, EventBatch& events, const auto& use) {
         encode(begin, end, events);
         check_events(events, *snapshot, state_->space());

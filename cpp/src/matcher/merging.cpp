@@ -12,6 +12,9 @@ namespace {
 
 // An indexed segment is merged with what is new if it is at most so many times larger.
 constexpr std::size_t kSizeRatio = 4;
+// The same where flush() waits: who asks for that matches more than he changes, and every segment
+// costs an event once more.
+constexpr std::size_t kFlushedRatio = 8;
 // Filters from which copies are avoided, and memory is given back at once.
 constexpr std::size_t kLargeMerge = 100'000;
 
@@ -51,6 +54,16 @@ std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const
     if (indexed[at]->size() > kSizeRatio * n_chosen && n_left < kMaxSegments) break;
     chosen.push_back(indexed[at]);
     n_chosen += indexed[at]->size();
+  }
+  if (n_flushing_ > 0 && !small_merger_.is_busy) {
+    // As many of the smallest as that the largest of them is not much larger than the others.
+    const std::size_t n_taken = chosen.size() - (free.size() - indexed.size());
+    std::size_t n_joined = n_taken, n_before = n_chosen;
+    for (std::size_t at = n_taken; at < indexed.size(); ++at) {
+      if (indexed[at]->size() <= kFlushedRatio * n_before) n_joined = at + 1;
+      n_before += indexed[at]->size();
+    }
+    for (std::size_t at = n_taken; at < n_joined; ++at) chosen.push_back(indexed[at]);
   }
   return chosen;
 }
@@ -285,12 +298,15 @@ void Matcher::State::flush() {
 
 void Matcher::State::wait_until_merged(std::unique_lock<std::mutex>& lock) {
   merge_error_ = nullptr;
+  ++n_flushing_;
   seal_delta();
   publish();
   const auto is_idle = [this] {
     return merge_error_ || (!has_merge_to_do() && !is_merging() && !is_look_asked_);
   };
+  wake_merger();
   merger_is_idle_.wait(lock, is_idle);
+  --n_flushing_;
   if (!merge_error_ && (has_new_events() || wants_twins())) {
     is_look_asked_ = true;
     wake_merger();

@@ -230,12 +230,16 @@ struct Trial {
 
 // From the times of a trial and of a smaller one. What grew between them is the part that grows,
 // and the model says how much more all filters take; so a unit of work that is dearer here than the
-// model has it is reckoned with.
+// model has it is reckoned with. Where the work hardly grew, the difference of two times is chance,
+// and the part that grows is as large as the model has it.
 double extrapolate(const Trial& trial, double ns, double smaller_ns) {
   const double growth = trial.tried.growing / std::max(1e-9, trial.tried_smaller.growing);
   const double share = growth > 1.05 ? growth / (growth - 1) : 1;
   const double least = std::min(ns, trial.tried.growing);
-  const double growing = std::clamp((ns - smaller_ns) * share, least, ns);
+  const double measured = std::clamp((ns - smaller_ns) * share, least, ns);
+  const double modelled = ns * trial.tried.growing / (trial.tried.fixed + trial.tried.growing);
+  const double trust = std::clamp(growth - 1, 0.0, 1.0);
+  const double growing = trust * measured + (1 - trust) * modelled;
   const double more = trial.full.growing / std::max(1e-9, trial.tried.growing);
   return (ns - growing) * trial.full.fixed / std::max(1e-9, trial.tried.fixed) + growing * more;
 }

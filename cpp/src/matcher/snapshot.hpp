@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "call_times.hpp"
 #include "segment.hpp"
 #include "store.hpp"
 #include "tamis/catalogue.hpp"
@@ -57,6 +58,7 @@ struct Workspace {
 struct MatchPart {
   ReusedVector<std::uint32_t> targets;
   Counters counters;
+  double work_ns = 0;  // where that is counted
 };
 
 // Where it writes what has a place beforehand: the rows of its first event.
@@ -80,10 +82,9 @@ struct OpenedImage {
 OpenedImage open_image(const std::shared_ptr<const Image>& image, Space space,
                        const EngineChoice* wanted, const EngineChoice& naive);
 
-// Matches events `begin` to `end` of a call with so many; those of a large one may go to a device.
+// Matches events `begin` to `end`, on the device where groups are on one and that is the side.
 MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
                       const MatchOptions& options, bool counts_hits, std::size_t begin,
-                      std::size_t end, std::size_t n_call_events, const MatchRows& rows,
-                      Workspace& workspace);
+                      std::size_t end, Side side, const MatchRows& rows, Workspace& workspace);
 
 }  // namespace tamis

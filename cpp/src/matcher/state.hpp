@@ -113,6 +113,7 @@ class Matcher::State {
 
   MatcherOptions options;
   Spares<Workspace> workspaces;
+  std::array<EventWork, 2> work_of;        // by CallKind::encodes
   std::unique_ptr<EventSample> sample;     // null: the engine is given
   std::unique_ptr<Translator> translator;  // null, too
 
@@ -180,6 +181,7 @@ class Matcher::State {
       new (&wake_merger_) std::condition_variable();
       new (&merger_is_idle_) std::condition_variable();
       is_checkpointing_ = is_look_asked_ = false;
+      n_flushing_ = 0;
       published_.forget_readers();
       for (const auto& segment : segments_) {
         for (const Group& group : segment->groups()) {
@@ -218,6 +220,7 @@ class Matcher::State {
   // Beside merges that are under way.
   bool has_merge_to_do() const {
     if (has_many_dead() && !small_merger_.is_busy) return true;
+    if (n_flushing_ > 0 && !choose_merge().empty()) return true;
     std::size_t n_free = 0;
     return std::any_of(segments_.begin(), segments_.end(), [&](const auto& segment) {
       return is_free(segment) && (++n_free > kMaxSegments || !segment->is_indexed() ||
@@ -350,6 +353,7 @@ class Matcher::State {
   std::map<std::uint64_t, std::shared_ptr<const SegmentPlan>> plans_;  // by the segment's serial
   std::vector<std::shared_ptr<const Segment>> stale_;                  // to be planned again
   bool is_look_asked_ = false;
+  int n_flushing_ = 0;                                // calls of flush() that wait
   std::atomic<std::uint64_t> next_look_{kFirstLook};  // in events that were taken to the sample
   std::uint64_t last_look_ = 0, look_interval_ = kFirstLook;
   std::chrono::steady_clock::time_point no_look_before_;

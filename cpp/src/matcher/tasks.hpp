@@ -4,24 +4,36 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "call_times.hpp"
 #include "tamis/engine.hpp"
 
 namespace tamis {
 
-// Filters times events below which waking another thread costs more than it brings.
+// Filters times events below which waking another thread costs more than it brings, as long as
+// nothing better is known.
 inline constexpr std::size_t kMinParallelWork = std::size_t{1} << 20;
 
-// Events of a task: some for each thread, so that none waits long for the last; but not few of what
-// an engine on a device can take, where fewer hardly take less time. `n_most` is the largest
-// n_task_events of the engines that take part.
-inline std::size_t choose_task(std::size_t n_most, std::size_t n_events, std::size_t n_filters,
-                               std::size_t n_threads) {
+struct Tasks {
+  std::size_t n_events = 1;  // of each but the last
+  std::size_t n_threads = 1;
+};
+
+// Some for each thread, so that none waits long for the last; but not few of what an engine on a
+// device can take, where fewer hardly take less time. `n_most` is the largest n_task_events of the
+// engines that take part, and `work` what calls took on the host.
+inline Tasks choose_tasks(std::size_t n_most, std::size_t n_events, std::size_t n_filters,
+                          std::size_t n_threads, const EventWork& work) {
   constexpr std::size_t kOnCpu = Engine{}.n_task_events, kLeastOnDevice = 8192;
-  if (n_threads == 1 || n_events * n_filters < kMinParallelWork) {
-    return std::max<std::size_t>(n_events, 1);
+  const Tasks one{std::max<std::size_t>(n_events, 1), 1};
+  if (n_threads == 1 || n_events < 2) return one;
+  if (n_most > kOnCpu) {
+    if (n_events * n_filters < kMinParallelWork) return one;
+    return {std::clamp(n_events / (2 * n_threads), kLeastOnDevice, n_most), n_threads};
   }
-  if (n_most > kOnCpu) return std::clamp(n_events / (2 * n_threads), kLeastOnDevice, n_most);
-  return std::clamp<std::size_t>(n_events / (4 * n_threads), 1, n_most);
+  const std::size_t n_wanted = work.choose_threads(n_events, n_threads);
+  if (n_wanted == 1 || (n_wanted == 0 && n_events * n_filters < kMinParallelWork)) return one;
+  const std::size_t n_used = n_wanted == 0 ? n_threads : n_wanted;
+  return {std::clamp<std::size_t>(n_events / (4 * n_used), 1, n_most), n_used};
 }
 
 }  // namespace tamis

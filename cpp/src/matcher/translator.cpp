@@ -66,7 +66,7 @@ void Translator::translate(const Group& group, const SampledEvents& events, bool
   if (twin == nullptr) return;
   group.check();
   const auto give_up = [&](std::string why, const Calibration* measured = nullptr) {
-    group.set_twin(std::make_unique<Twin>(*twin, std::move(why), measured));
+    set_twin(group, std::make_unique<Twin>(*twin, std::move(why), measured));
   };
   if (!gone_.empty()) return give_up(gone_);
   if (const auto lost = lost_with_.find(twin);
@@ -82,7 +82,7 @@ void Translator::translate(const Group& group, const SampledEvents& events, bool
     std::shared_ptr<const Index> index = before == nullptr ? nullptr : before->index();
     if (!index) index = twin->build(group.filters().table, choice.parameters);
     if (device_from_) {
-      group.set_twin(std::make_unique<Twin>(*twin, std::move(index), *device_from_));
+      set_twin(group, std::make_unique<Twin>(*twin, std::move(index), *device_from_));
       return;
     }
     const TrialTargets targets =
@@ -92,13 +92,13 @@ void Translator::translate(const Group& group, const SampledEvents& events, bool
     const Calibration measured = calibrate({group.index(), group.engine()}, {*index, *twin},
                                            targets, events.events, n_threads_);
     if (measured.least_events != kNever) {
-      group.set_twin(std::make_unique<Twin>(*twin, std::move(index), measured));
+      set_twin(group, std::make_unique<Twin>(*twin, std::move(index), measured));
       return;
     }
     lost_with_[twin] = group.size();
     // An index that was in use stays, for calls may be in it.
     if (before != nullptr && before->index()) {
-      group.set_twin(std::make_unique<Twin>(*twin, std::move(index), measured));
+      set_twin(group, std::make_unique<Twin>(*twin, std::move(index), measured));
     } else {
       give_up(kSlower, &measured);
     }
@@ -112,6 +112,29 @@ void Translator::translate(const Group& group, const SampledEvents& events, bool
   } catch (const std::bad_alloc&) {
     give_up("this machine has no memory for a second index");
   }
+}
+
+void Translator::set_twin(const Group& group, std::unique_ptr<Twin> twin) {
+  if (twin->index()) {
+    times_.forget();
+    has_device_.store(true, std::memory_order_relaxed);
+  }
+  group.set_twin(std::move(twin));
+}
+
+Side Translator::choose_timed(std::span<const std::shared_ptr<const Segment>> segments,
+                              CallKind call) {
+  if (!has_device_.load(std::memory_order_relaxed)) return Side::host;
+  std::size_t least = kNever;
+  for (const auto& segment : segments) {
+    for (const Group& group : segment->groups()) {
+      const Twin* const twin = group.twin();
+      if (twin != nullptr && twin->is_usable()) least = std::min(least, twin->least_events());
+    }
+  }
+  if (least == kNever) return Side::host;
+  const Side expected = call.n_events < least ? Side::host : Side::device;
+  return device_from_ ? expected : times_.choose(call, expected);
 }
 
 void Translator::grow_older() {

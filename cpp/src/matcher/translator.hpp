@@ -1,9 +1,10 @@
 // Carries groups over to a device where large calls are quicker there: of engine="auto".
 //
-//     match        says how large calls are                                   an atomic, rarely set
+//     match        says how large calls are and how long they take            atomics
 //     merger       after merges, when it looks at plans, before flush() returns:
 //                  large calls lately? ─► second index ─► timed beside the first ─► Twin (twin.hpp)
-//     match        calls of least_events and more go there
+//     match        a call goes there if calls of its size were quicker there (call_times.hpp);
+//                  at first, if it has least_events and more
 //
 // Plans, images and moves know the index on the host alone.
 #pragma once
@@ -11,8 +12,10 @@
 #include <atomic>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
+#include "call_times.hpp"
 #include "event_sample.hpp"
 #include "segment.hpp"
 
@@ -31,9 +34,15 @@ class Translator {
 
   Translator(std::optional<std::size_t> device_from, std::size_t n_threads);
 
-  // A call with so many events begins.
-  void see_call(std::size_t n_events) {
-    if (n_events < kLargeCall) return;
+  // Where a call goes.
+  Side choose_side(std::span<const std::shared_ptr<const Segment>> segments, CallKind call) {
+    if (call.n_events < CallTimes::kLeastEvents && !device_from_) return Side::host;
+    return choose_timed(segments, call);
+  }
+  // It took so long.
+  void see_call(CallKind call, Side side, double ns) {
+    if (has_device_.load(std::memory_order_relaxed)) times_.see(call, side, ns);
+    if (call.n_events < kLargeCall) return;
     if (lately_.load(std::memory_order_relaxed) != kLooks) {
       lately_.store(kLooks, std::memory_order_relaxed);
     }
@@ -52,14 +61,18 @@ class Translator {
   // Large calls are remembered over so many looks at the plans.
   static constexpr int kLooks = 2;
 
+  Side choose_timed(std::span<const std::shared_ptr<const Segment>> segments, CallKind call);
   bool is_wanted() const;
   bool wants(const Group& group) const;
   void translate(const Group& group, const SampledEvents& events, bool is_again);
+  void set_twin(const Group& group, std::unique_ptr<Twin> twin);
 
   const std::optional<std::size_t> device_from_;  // MatcherOptions
   const std::size_t n_threads_;
   const int process_;
   std::atomic<int> lately_{0};
+  std::atomic<bool> has_device_{false};  // ever had
+  CallTimes times_;
   // Filters with which an engine was not quicker there: not tried again before there are twice as
   // many, or events have changed.
   std::map<const Engine*, std::size_t> lost_with_;

@@ -32,9 +32,11 @@ class Twin {
   const Engine& engine() const { return engine_; }
   const std::shared_ptr<const Index>& index() const { return index_; }  // null: there is none
   bool has_failed() const { return failed_.load(std::memory_order_relaxed) != nullptr; }
-  // Does a call with so many events go there? In a child of fork none does: no device survives it.
-  bool takes(std::size_t n_events) const {
-    return n_events >= least_events_ && !has_failed() && is_of_this_process();
+  // From so many events on a call is expected to be quicker there; kNever: none is.
+  std::size_t least_events() const { return least_events_; }
+  // In a child of fork it is not: no device survives that.
+  bool is_usable() const {
+    return least_events_ != kNever && !has_failed() && is_of_this_process();
   }
   // Index::match, on the device or, if that fails, on the host. Makes its scratch if that is null.
   void match(const EventBatch& events, std::size_t begin, std::size_t end,
