@@ -76,6 +76,20 @@ constexpr CostModel kRTreeCosts[] = {
      .needs_areas = true,
      .parameter = "bulk_load",
      .value = 1}};
+constexpr CostModel kHemCosts[] = {{.near = {.event = 200,
+                                             .number = 60,
+                                             .string = 100,
+                                             .match = 4,
+                                             .filter = 0.9,
+                                             .cell = 2,
+                                             .bit = 0.1},
+                                    .far = {.event = 200,
+                                            .number = 60,
+                                            .string = 100,
+                                            .match = 5,
+                                            .filter = 1.3,
+                                            .cell = 10,
+                                            .bit = 0.3}}};
 constexpr CostModel kNaiveCosts[] = {
     {.near = {.event = 40, .string = 5, .match = 4, .filter = 1.4, .cell = 16},
      .far = {.event = 40, .string = 5, .match = 6, .filter = 2, .cell = 30}}};
@@ -168,7 +182,8 @@ const Engine kEngines[] = {
      .features = kEverything,
      .parameters = kHemParameters,
      .unavailable = always_available,
-     .build = build_hem},
+     .build = build_hem,
+     .costs = kHemCosts},
     {.name = "hem-cuda",
      .device = "cuda",
      .is_exact = true,

@@ -78,7 +78,7 @@ TEST(changes_go_on_beside_a_large_merge) { check_changes_beside_a_large_merge("s
 TEST(planned_changes_go_on_beside_a_large_merge) { check_changes_beside_a_large_merge("auto"); }
 TEST(text_changes_go_on_beside_a_large_merge) { check_changes_beside_a_large_merge("tuple-key"); }
 
-// After a flush each segment is more than eight times as large as all that are smaller.
+// After a flush each segment is more than 16 times as large as all that are smaller.
 TEST(flush_joins_segments_of_about_one_size) {
   for (const char* engine : {"tuple-key", "auto"}) {
     MatcherOptions options;
@@ -108,7 +108,7 @@ TEST(flush_joins_segments_of_about_one_size) {
       std::sort(sizes.begin(), sizes.end());
       std::size_t n_smaller = 0;
       for (const std::size_t size : sizes) {
-        if (n_smaller > 0) CHECK(size > 8 * n_smaller);
+        if (n_smaller > 0) CHECK(size > 16 * n_smaller);
         n_smaller += size;
       }
       CHECK_EQ(n_smaller, static_cast<std::size_t>(next));

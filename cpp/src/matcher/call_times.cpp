@@ -9,9 +9,11 @@ namespace {
 // Threads write at the same time and one of them is lost: the next call brings another.
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// What a call would take if nothing came between: down at once, up slowly.
+// What is usual. One that took many times as long counts as twice, and one that took less than half
+// says that what was known was such a one.
 float follow(float known, float seen) {
-  return known == 0 || seen < known ? seen : known + (seen - known) / 8;
+  if (known == 0 || seen < known / 2) return seen;
+  return known + (std::min(seen, 2 * known) - known) / 4;
 }
 
 }  // namespace
@@ -20,6 +22,7 @@ Side CallTimes::choose(CallKind call, Side expected) {
   Alike& calls = alike(call);
   if (const int n_asked = calls.n_asked.load(kRelaxed); n_asked > 0) {
     calls.n_asked.store(n_asked - 1, kRelaxed);
+    calls.spent_ns.store(0, kRelaxed);
     return calls.asked.load(kRelaxed);
   }
   const auto event_ns = [&](Side side) {
@@ -30,9 +33,13 @@ Side CallTimes::choose(CallKind call, Side expected) {
   const Side better = is_new ? expected : device < host ? Side::device : Side::host;
   const Side other = better == Side::host ? Side::device : Side::host;
   if (event_ns(better) == 0) return better;
-  const float price =
-      kInARow * event_ns(is_new ? better : other) * static_cast<float>(call.n_events);
-  if (calls.spent_ns.load(kRelaxed) < (is_new ? kShareAtFirst : kShare) * price) return better;
+  const float times_better = is_new ? 1 : event_ns(other) / event_ns(better);
+  const float price = kInARow * times_better * event_ns(better) * static_cast<float>(call.n_events);
+  const int n_rounds = calls.n_rounds.load(kRelaxed);
+  const float share = std::max(static_cast<float>(1 << std::min(n_rounds, kMostRounds)),
+                               times_better * times_better);
+  if (calls.spent_ns.load(kRelaxed) < share * price) return better;
+  calls.n_rounds.store(n_rounds + 1, kRelaxed);
   calls.spent_ns.store(0, kRelaxed);
   calls.asked.store(other, kRelaxed);
   calls.n_asked.store(kInARow - 1, kRelaxed);
@@ -54,6 +61,7 @@ void CallTimes::forget() {
       calls.of_side[static_cast<std::size_t>(Side::device)].store(0, kRelaxed);
       calls.spent_ns.store(0, kRelaxed);
       calls.n_asked.store(0, kRelaxed);
+      calls.n_rounds.store(0, kRelaxed);
     }
   }
 }

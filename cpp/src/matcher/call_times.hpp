@@ -7,7 +7,8 @@
 //                                     ▲                                │
 //                                     └───────── the time it took ◄────┘
 //
-// Now and then the other side is asked again, so that at most 1/kShare of the time goes to that.
+// Now and then the other side is asked again, so that in the long run 1/32 of the time goes to
+// that.
 #pragma once
 
 #include <array>
@@ -55,13 +56,14 @@ class CallTimes {
 
  private:
   // The other side is asked with some calls in a row, of which the first makes scratch memory or
-  // wakes a device; after so many times what these are expected to take, sooner while it is new.
-  static constexpr int kInARow = 3;
-  static constexpr float kShare = 32, kShareAtFirst = 1;
+  // wakes a device. These may take as long as the calls since it was asked before, then half as
+  // long, a quarter, and so on, down to 1/32; less if it is known to be much slower.
+  static constexpr int kInARow = 3, kMostRounds = 5;
 
   struct Alike {
     std::array<std::atomic<float>, 2> of_side{};  // ns an event; 0: not timed yet
     std::atomic<float> spent_ns{0};               // since the other side was asked
+    std::atomic<int> n_rounds{0};                 // how often that was
     std::atomic<int> n_asked{0};                  // calls that still go to the other side
     std::atomic<Side> asked{Side::device};
   };

@@ -283,7 +283,7 @@ MatchResult Matcher::match_tasks(View view, CallKind call, std::size_t n_most,
       workspace->keep_only(snapshot);
       if (state_->sample) {
         state_->sample->see(events, first, last, options.deliver, workspace->n_until_sampled);
-        state_->after_sampling();
+        state_->after_sampling(is_timed);
       }
     };
     with_events(begin, end, workspace->events, use);

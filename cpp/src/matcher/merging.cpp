@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kSizeRatio = 4;
 // The same where flush() waits: who asks for that matches more than he changes, and every segment
 // costs an event once more.
-constexpr std::size_t kFlushedRatio = 8;
+constexpr std::size_t kFlushedRatio = 16;
 // Filters from which copies are avoided, and memory is given back at once.
 constexpr std::size_t kLargeMerge = 100'000;
 

@@ -37,6 +37,9 @@ inline constexpr std::size_t kMinDead = 4096;
 // Plans are looked at after so many sampled events, then after twice as many each time, up to 16
 // turns of the sample.
 inline constexpr std::uint64_t kFirstLook = 64;
+// Calls with many events must have taken so long before the first one: a look takes some 100 ms,
+// and a process that Spark started may be gone after less.
+inline constexpr double kWorthLookNs = 2e9;
 inline constexpr std::uint64_t kMaxLookInterval = 16 * EventSample::kMostEvents;
 // A delta begins so small, and is sealed at the latest when it has so many.
 inline constexpr std::size_t kFirstDeltaFilters = 64;
@@ -118,8 +121,10 @@ class Matcher::State {
   std::unique_ptr<Translator> translator;  // null, too
 
   // Called while matching: lets the merging thread look at the plans, if it is time to.
-  void after_sampling() {
-    if (sample->n_taken() >= next_look_.load(std::memory_order_relaxed)) ask_for_look();
+  void after_sampling(bool is_timed) {
+    if (sample->n_taken() < next_look_.load(std::memory_order_relaxed)) return;
+    if (is_timed && translator->matched_ns() < kWorthLookNs) return;
+    ask_for_look();
   }
 
  private:

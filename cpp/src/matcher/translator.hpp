@@ -42,11 +42,15 @@ class Translator {
   // It took so long.
   void see_call(CallKind call, Side side, double ns) {
     if (has_device_.load(std::memory_order_relaxed)) times_.see(call, side, ns);
+    matched_ns_.store(matched_ns_.load(std::memory_order_relaxed) + ns, std::memory_order_relaxed);
     if (call.n_events < kLargeCall) return;
     if (lately_.load(std::memory_order_relaxed) != kLooks) {
       lately_.store(kLooks, std::memory_order_relaxed);
     }
   }
+
+  // What timed calls took so far.
+  double matched_ns() const { return matched_ns_.load(std::memory_order_relaxed); }
 
   // --- of the merging thread ---
   // Has it groups that might gain and were not tried?
@@ -73,6 +77,7 @@ class Translator {
   std::atomic<int> lately_{0};
   std::atomic<bool> has_device_{false};  // ever had
   CallTimes times_;
+  std::atomic<double> matched_ns_{0};
   // Filters with which an engine was not quicker there: not tried again before there are twice as
   // many, or events have changed.
   std::map<const Engine*, std::size_t> lost_with_;

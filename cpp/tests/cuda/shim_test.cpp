@@ -226,7 +226,7 @@ struct AutoMatcher {
     EventBatch events;
     events.encode_for(matcher->view().names());
     for (std::int64_t event = 0; event < 100; ++event) {
-      for (AttributeId attribute = 0; attribute < 40; attribute += 3) {
+      for (AttributeId attribute = 0; attribute < 40; attribute += 6) {
         events.add(attribute, EventValue::of((event + attribute) % 7));
       }
       events.end_event();
