@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -75,6 +76,23 @@ def test_subscribers_of_several_shards_come_once(spark: SparkSession, alerts: ts
         )
     )
     assert counted.collect()[0]["n_matches"] == 2  # alice for two reasons, and carol
+
+
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_thousands_of_matches_of_an_event_are_as_many_pairs(
+    spark: SparkSession, tmp_path: Path, n_shards: int
+) -> None:
+    """Pairs come from Python in lists, which are cut at 4,096."""
+    n = 4096 * 2 + 5
+    subscriptions = spark.range(n).select("id", F.expr("'size >= ' || id").alias("predicate"))
+    ref = ts.build_index(subscriptions, tmp_path / "index", n_shards=n_shards)
+    sizes = [-1, 0, 4095, 4096, 8191, 8192, n, 10, -5]
+    events = spark.createDataFrame([(f"e{at}", size) for at, size in enumerate(sizes)])
+    events = events.toDF("the `event.id", "size")
+    pairs = events.transform(ts.match(ref, id="the `event.id", columns=["size"])).collect()
+    expected = {(f"e{at}", id) for at, size in enumerate(sizes) for id in range(min(size + 1, n))}
+    assert len(pairs) == len(expected)
+    assert set(map(tuple, pairs)) == expected
 
 
 def test_attributes_that_nobody_mentions_do_not_reach_the_workers(

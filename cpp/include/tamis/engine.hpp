@@ -103,6 +103,7 @@ struct CostModel {
   WorkCost near;             // where the index lies in the caches of a core
   WorkCost far;              // where it lies in memory
   bool needs_areas = false;  // it gains nothing from filters without an area
+  double least_share = 0;    // of the filters that match an event; it is not tried with fewer
   // The parameter that the planner sets, if not all have their presets; NaN stands for the number
   // of attributes of an event.
   const char* parameter = nullptr;

@@ -20,11 +20,7 @@ float follow(float known, float seen) {
 
 Side CallTimes::choose(CallKind call, Side expected) {
   Alike& calls = alike(call);
-  if (const int n_asked = calls.n_asked.load(kRelaxed); n_asked > 0) {
-    calls.n_asked.store(n_asked - 1, kRelaxed);
-    calls.spent_ns.store(0, kRelaxed);
-    return calls.asked.load(kRelaxed);
-  }
+  if (calls.n_asked.load(kRelaxed) > 0) return calls.asked.load(kRelaxed);
   const auto event_ns = [&](Side side) {
     return calls.of_side[static_cast<std::size_t>(side)].load(kRelaxed);
   };
@@ -32,7 +28,13 @@ Side CallTimes::choose(CallKind call, Side expected) {
   const bool is_new = host == 0 || device == 0;
   const Side better = is_new ? expected : device < host ? Side::device : Side::host;
   const Side other = better == Side::host ? Side::device : Side::host;
-  if (event_ns(better) == 0) return better;
+  const auto ask = [&](Side side) {
+    calls.asked.store(side, kRelaxed);
+    calls.n_asked.store(kInARow, kRelaxed);
+    calls.of_side[static_cast<std::size_t>(side)].store(0, kRelaxed);
+    return side;
+  };
+  if (event_ns(better) == 0) return ask(better);
   const float times_better = is_new ? 1 : event_ns(other) / event_ns(better);
   const float price = kInARow * times_better * event_ns(better) * static_cast<float>(call.n_events);
   const int n_rounds = calls.n_rounds.load(kRelaxed);
@@ -40,10 +42,7 @@ Side CallTimes::choose(CallKind call, Side expected) {
                                times_better * times_better);
   if (calls.spent_ns.load(kRelaxed) < share * price) return better;
   calls.n_rounds.store(n_rounds + 1, kRelaxed);
-  calls.spent_ns.store(0, kRelaxed);
-  calls.asked.store(other, kRelaxed);
-  calls.n_asked.store(kInARow - 1, kRelaxed);
-  return other;
+  return ask(other);
 }
 
 void CallTimes::see(CallKind call, Side side, double ns) {
@@ -51,7 +50,15 @@ void CallTimes::see(CallKind call, Side side, double ns) {
   Alike& calls = alike(call);
   std::atomic<float>& known = calls.of_side[static_cast<std::size_t>(side)];
   const float seen = static_cast<float>(ns / static_cast<double>(call.n_events));
-  known.store(follow(known.load(kRelaxed), seen), kRelaxed);
+  const float before = known.load(kRelaxed);
+  if (const int n_asked = calls.n_asked.load(kRelaxed);
+      n_asked > 0 && side == calls.asked.load(kRelaxed)) {
+    known.store(before == 0 ? seen : std::min(before, seen), kRelaxed);
+    calls.n_asked.store(n_asked - 1, kRelaxed);
+    calls.spent_ns.store(0, kRelaxed);
+    return;
+  }
+  known.store(follow(before, seen), kRelaxed);
   calls.spent_ns.store(calls.spent_ns.load(kRelaxed) + static_cast<float>(ns), kRelaxed);
 }
 

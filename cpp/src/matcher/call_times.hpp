@@ -55,17 +55,18 @@ class CallTimes {
   void forget();
 
  private:
-  // The other side is asked with some calls in a row, of which the first makes scratch memory or
-  // wakes a device. These may take as long as the calls since it was asked before, then half as
-  // long, a quarter, and so on, down to 1/32; less if it is known to be much slower.
+  // A side is asked with some calls in a row, of which the quickest counts: the first ones make
+  // scratch memory or wake a device. Those of the other side may take as long as the calls since it
+  // was asked before, then half as long, a quarter, and so on, down to 1/32; less if it is known to
+  // be much slower.
   static constexpr int kInARow = 3, kMostRounds = 5;
 
   struct Alike {
     std::array<std::atomic<float>, 2> of_side{};  // ns an event; 0: not timed yet
     std::atomic<float> spent_ns{0};               // since the other side was asked
     std::atomic<int> n_rounds{0};                 // how often that was
-    std::atomic<int> n_asked{0};                  // calls that still go to the other side
-    std::atomic<Side> asked{Side::device};
+    std::atomic<int> n_asked{0};                  // calls that still go to the one below
+    std::atomic<Side> asked{Side::host};
   };
   Alike& alike(CallKind call) {
     return alike_[call.encodes][static_cast<std::size_t>(std::bit_width(call.n_events))];

@@ -400,6 +400,8 @@ GroupPlan Planner::plan_part(const Part& part, bool keeps_index) {
   plan.n_trial_filters = n_tried;
   std::vector<Trial> trials;
   for (const Estimate& candidate : candidates(part)) {
+    const double least_matches = candidate.cost->least_share * static_cast<double>(part.n_filters);
+    if (!trials.empty() && trials.front().n_matches < least_matches) continue;
     trials.push_back(try_out(candidate, part, sample, smaller ? &*smaller : nullptr));
   }
   std::vector<Stopwatch> watches;  // of each trial, then of each smaller one

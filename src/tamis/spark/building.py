@@ -29,7 +29,7 @@ from tamis.errors import (
     TamisError,
 )
 from tamis.matcher import Matcher
-from tamis.spark.frames import check_frame, fields_of
+from tamis.spark.frames import check_frame, column, fields_of
 from tamis.spark.index import REJECTED_SCHEMA, IndexRef, hash_of
 from tamis.spark.manifest import File, Manifest, Piece, Shard, Summary
 from tamis.spark.partitioning import IS_GOOD, KEYS, grow_tree, shard_by_tree, with_keys
@@ -134,8 +134,8 @@ def choose_columns(
         )
     id_type = id_type_of(id, fields[id])
     columns = [
-        F.col(f"`{id}`").cast(id_type).alias("id"),
-        F.col(f"`{predicate}`").alias("predicate"),
+        column(id).cast(id_type).alias("id"),
+        column(predicate).alias("predicate"),
     ]
     if subscriber is not None:
         if id_type_of(subscriber, fields[subscriber]) != id_type:
@@ -144,7 +144,7 @@ def choose_columns(
                 f"{fields[id].simpleString()} where {subscriber} is "
                 f"{fields[subscriber].simpleString()}; cast one of them"
             )
-        columns.append(F.col(f"`{subscriber}`").cast(id_type).alias("subscriber"))
+        columns.append(column(subscriber).cast(id_type).alias("subscriber"))
     return frame.select(columns), id_type
 
 

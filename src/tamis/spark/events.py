@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tamis.errors import ArgumentError, ArgumentTypeError
+from tamis.spark.frames import column
 from tamis.spark.manifest import Attribute, Manifest
 from tamis.spark.worker import POSITION
 
@@ -28,8 +28,8 @@ class EventColumn:
     is_position: bool = False
 
     def select(self) -> Column:
-        column = F.col(".".join(f"`{part}`" for part in self.path))
-        return column.cast("double") if self.is_position else column
+        found = column(*self.path)
+        return found.cast("double") if self.is_position else found
 
     def take(self, table: pa.RecordBatch) -> pa.Array:
         column = table.column(self.path[0])
@@ -51,7 +51,7 @@ class EventColumns:
 
     def select(self) -> list[Column]:
         return [
-            *(F.col(f"`{name}`").alias(f"k{place}") for place, name in enumerate(self.kept)),
+            *(column(name).alias(f"k{place}") for place, name in enumerate(self.kept)),
             *(each.select().alias(f"e{place}") for place, each in enumerate(self.columns)),
         ]
 

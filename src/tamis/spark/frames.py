@@ -6,7 +6,8 @@ from inspect import signature
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -36,3 +37,8 @@ def arrow_schema_of(schema: T.StructType) -> pa.Schema:
 
 def fields_of(frame: DataFrame) -> dict[str, T.DataType]:
     return {field.name: field.dataType for field in frame.schema.fields}
+
+
+def column(*path: str) -> Column:
+    """The column of that name, or a field within it, whatever characters the names have."""
+    return F.col(".".join(f"`{part.replace('`', '``')}`" for part in path))

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tamis.errors import ArgumentError
+from tamis.spark.frames import column
 from tamis.spark.manifest import Manifest
 from tamis.spark.partitioning import shard_by_tree
 
@@ -47,9 +48,9 @@ def bring_together(
         return events
     if route == "never" or (route == "auto" and not _pays(events, manifest, max_mapped_bytes)):
         return events
-    shard = shard_by_tree(manifest.tree, *place, F.col(f"`{id}`"))
+    shard = shard_by_tree(manifest.tree, *place, column(id))
     n_tasks = max(len(manifest.shards), _n_partitions(events))
-    return events.repartitionByRange(n_tasks, shard, F.xxhash64(F.col(f"`{id}`")))
+    return events.repartitionByRange(n_tasks, shard, F.xxhash64(column(id)))
 
 
 def _place(
@@ -61,10 +62,10 @@ def _place(
     if manifest.partition_by == "region":
         if position is None:
             return None
-        return F.col(f"`{position[0]}`").cast("double"), F.col(f"`{position[1]}`").cast("double")
+        return column(position[0]).cast("double"), column(position[1]).cast("double")
     if manifest.partition_by not in events.columns:
         return None
-    return F.col(f"`{manifest.partition_by}`").cast("double"), F.lit(0.0)
+    return column(manifest.partition_by).cast("double"), F.lit(0.0)
 
 
 def _pays(events: DataFrame, manifest: Manifest, max_mapped_bytes: int | None) -> bool:

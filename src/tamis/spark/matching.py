@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tamis.errors import ArgumentError, ArgumentTypeError
 from tamis.spark.events import EventColumns, choose_events
-from tamis.spark.frames import check_frame
+from tamis.spark.frames import check_frame, column
 from tamis.spark.index import IndexRef
 from tamis.spark.locality import ROUTES, bring_together
 from tamis.spark.taskstats import StatsOfTask
-from tamis.spark.worker import Answer, Request, match_events
+from tamis.spark.worker import Answer, Int64s, Request, match_events
 
 # Events that are matched at a time where shards are swept: each sweep maps every shard again.
 _SWEEP_ROWS = 262_144
 _ROWS_PER_BATCH = 1 << 18
+# What Spark makes rows of comes in lists of at most so many, which fit its caches.
+_IDS_PER_LIST = 1 << 12
 
 _RESULT_NAMES = {
     ("pairs", "subscriptions"): "subscription",
@@ -81,7 +84,19 @@ def match(
         check_frame(events, "events")
         matcher, schema = wanted.plan(ref, events.schema)
         events = bring_together(events, ref.manifest, id, position, max_mapped_bytes, route)
-        return events.select(matcher.columns.select()).mapInArrow(matcher, schema)
+        selected = events.select(matcher.columns.select())
+        if output != "pairs":
+            return selected.mapInArrow(matcher, schema)
+        # Spark makes rows of lists several times as quickly as it reads rows from Python.
+        *kept, result = schema.fields
+        listed = T.StructField(result.name, T.ArrayType(result.dataType, False), False)
+        lists = selected.mapInArrow(
+            replace(matcher, output="lists of pairs"), T.StructType([*kept, listed])
+        )
+        return lists.select(
+            *(column(field.name) for field in kept),
+            F.explode(column(result.name)).alias(result.name),
+        )
 
     return transform
 
@@ -159,7 +174,7 @@ class EventMatcher:
     ref: IndexRef
     columns: EventColumns
     request: Request
-    output: str
+    output: str  # as of `match`, or "lists of pairs": those of an event with matches, in parts
     names: list[str]  # of the result's columns
     stats_folder: str | None = None
 
@@ -193,12 +208,37 @@ class EventMatcher:
             offsets = np.concatenate([[0], np.cumsum(answer.counts)]).astype(np.int32)
             yield self._batch(mine, pa.ListArray.from_arrays(pa.array(offsets), _plain(ids)))
             return
+        if self.output == "lists of pairs":
+            yield from self._lists(mine, answer.counts, _plain(ids))
+            return
         places = np.repeat(np.arange(n_events, dtype=np.int64), answer.counts)
         for begin in range(0, len(ids), _ROWS_PER_BATCH):
             part = pa.array(places[begin : begin + _ROWS_PER_BATCH])
             yield self._batch(
                 [column.take(part) for column in mine], _plain(ids.slice(begin, _ROWS_PER_BATCH))
             )
+
+    def _lists(
+        self, kept: list[pa.Array], counts: Int64s, ids: pa.Array
+    ) -> Iterator[pa.RecordBatch]:
+        n_lists = -(-counts // _IDS_PER_LIST)
+        places = np.repeat(np.arange(len(counts), dtype=np.int64), n_lists)
+        ends = np.cumsum(counts)
+        # Each list begins where the one before ended; the last one of an event ends with it.
+        number = np.arange(len(places)) - np.repeat(np.cumsum(n_lists) - n_lists, n_lists)
+        list_ends = np.minimum((ends - counts)[places] + (number + 1) * _IDS_PER_LIST, ends[places])
+        offsets = np.concatenate([[0], list_ends])
+        begin = 0
+        while begin < len(places):
+            end = int(np.searchsorted(offsets, offsets[begin] + _ROWS_PER_BATCH, side="right")) - 1
+            end = min(max(end, begin + 1), len(places))
+            part = ids.slice(int(offsets[begin]), int(offsets[end] - offsets[begin]))
+            mine = pa.array((offsets[begin : end + 1] - offsets[begin]).astype(np.int32))
+            taken = pa.array(places[begin:end])
+            yield self._batch(
+                [column.take(taken) for column in kept], pa.ListArray.from_arrays(mine, part)
+            )
+            begin = end
 
     def _batch(self, kept: list[pa.Array], result: pa.Array) -> pa.RecordBatch:
         return pa.record_batch([*kept, result], names=self.names)

@@ -31,9 +31,9 @@ CHURN_ROUNDS = 3
 CHURN_SECONDS = 0.25  # of a window
 CHURN_TOMBSTONES = 0.01
 CHURN_BATCH = 64
-# Parts of 36 : 6 : 1 stay segments of their own, since merging takes what is at most four times
+# Parts of 320 : 18 : 1 stay segments of their own, since flush joins what is at most 16 times
 # larger; until the delta that is full is merged too, and then all may become one.
-CHURN_PARTS = (36, 6, 1)
+CHURN_PARTS = (320, 18, 1)
 
 FIGURES = {
     "single": Figure("match of a dict during change / after flush, wall time", "ratio", at_most=2),
