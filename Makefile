@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q
 
 .PHONY: setup demo test check wheel format clean test-core test-python \
         check-style check-types check-sanitizers check-address check-thread check-python-asan check-fuzz check-oldest \
-        check-portable check-cuda test-gpu
+        check-portable check-cuda check-cuda-12 test-gpu
 
 setup: $(VENV)/.installed
 
@@ -136,11 +136,24 @@ check-portable: test-core
 # The kernels for every GPU that the package is made for. What they compute is checked by the shim in
 # test-core and check-sanitizers; on a GPU, by test-gpu and scripts/gpu.sh.
 NVCC ?= $(shell command -v nvcc)
-check-cuda:
+check-cuda: check-cuda-12
 	@if [ -z "$(NVCC)" ]; then echo "check-cuda is skipped: there is no nvcc"; else \
 	  $(NVCC) -std=c++20 -fmad=false -Werror all-warnings -Icpp/include -Icpp/src \
 	    $(foreach sm,80 90 120,-gencode arch=compute_$(sm),code=sm_$(sm)) \
 	    -c cpp/src/cuda/kernels.cu -o /dev/null && echo "the kernels compile for sm_80, sm_90 and sm_120"; fi
+
+# The same with CUDA 12, of which PyPI has no nvcc but all else: its NVRTC compiles the kernels, and
+# the compiler here what calls its runtime.
+CUDA_12 := build/cuda-12
+check-cuda-12: $(CUDA_12)/.installed
+	$(BIN)/python scripts/check_nvrtc.py $(CUDA_12)
+	$(CXX) -std=c++20 -fsyntax-only -Wall -Wextra -Werror -Icpp/include -Icpp/src \
+	  $(foreach part,cuda_runtime cuda_nvcc,-isystem $(CUDA_12)/nvidia/$(part)/include) cpp/src/cuda/runtime_cuda.cpp
+
+$(CUDA_12)/.installed: $(VENV)/bin/ninja
+	rm -rf $(CUDA_12)
+	$(PIP) --target $(CUDA_12) --no-deps $(foreach part,nvrtc runtime nvcc,"nvidia-cuda-$(part)-cu12>=12.8,<13")
+	touch $@
 
 # The Python tests of the engines for GPUs, where there is one.
 test-gpu: setup

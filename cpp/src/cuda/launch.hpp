@@ -17,9 +17,11 @@
 #include "input.hpp"
 
 #ifdef __CUDACC__
+#ifndef __CUDACC_RTC__  // NVRTC compiles kernels alone: scripts/check_nvrtc.py
 #include <cuda_runtime.h>
 
 #include "check_cuda.hpp"
+#endif
 
 #define TAMIS_DEVICE __device__
 #define TAMIS_UNROLL _Pragma("unroll")
@@ -30,15 +32,6 @@
 
 namespace tamis::cuda {
 
-template <typename... Parameters, typename... Arguments>
-void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32_t n_blocks_y,
-            void* stream, Arguments... arguments) {
-  if (n_blocks_x == 0 || n_blocks_y == 0) return;
-  kernel<<<dim3(n_blocks_x, n_blocks_y), kThreadsPerBlock, 0, static_cast<cudaStream_t>(stream)>>>(
-      arguments...);
-  check(cudaGetLastError(), "start a kernel");
-}
-
 template <typename Phases>
 __global__ void __launch_bounds__(kThreadsPerBlock) run_phases(Phases phases) {
   extern __shared__ uint4 shared_of_block[];
@@ -47,6 +40,16 @@ __global__ void __launch_bounds__(kThreadsPerBlock) run_phases(Phases phases) {
     if (phase > 0) __syncthreads();
     phases.run(phase, shared_of_block);
   }
+}
+
+#ifndef __CUDACC_RTC__
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32_t n_blocks_y,
+            void* stream, Arguments... arguments) {
+  if (n_blocks_x == 0 || n_blocks_y == 0) return;
+  kernel<<<dim3(n_blocks_x, n_blocks_y), kThreadsPerBlock, 0, static_cast<cudaStream_t>(stream)>>>(
+      arguments...);
+  check(cudaGetLastError(), "start a kernel");
 }
 
 template <typename Phases>
@@ -76,6 +79,16 @@ void copy_to_constant(T& symbol, const T& from, std::size_t n_bytes, void* strea
                                 static_cast<cudaStream_t>(stream)),
         "copy to constant memory");
 }
+#else
+template <typename... Parameters, typename... Arguments>
+void launch(void (*)(Parameters...), std::uint32_t, std::uint32_t, void*, Arguments...) {}
+template <typename Phases>
+void launch_phases(const Phases&, std::uint32_t, std::size_t, void*) {
+  [[maybe_unused]] void (*const kernel)(Phases) = run_phases<Phases>;
+}
+template <typename T>
+void copy_to_constant(T&, const T&, std::size_t, void*) {}
+#endif
 
 }  // namespace tamis::cuda
 #else
