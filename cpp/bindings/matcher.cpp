@@ -54,25 +54,26 @@ nb::object to_python(const IdView& id) {
   return nb::str(id.string.data(), id.string.size());
 }
 
-std::string to_word(nb::handle object, const char* what) {
-  if (PyUnicode_Check(object.ptr())) return nb::cast<std::string>(object);
+std::string_view to_word(nb::handle object, const char* what) {
+  if (PyUnicode_Check(object.ptr())) return utf8_of<ArgumentError>(object.ptr(), what);
   throw ArgumentTypeError(std::string(what) + " must be a str, not " +
                           nb::cast<std::string>(nb::repr(object)));
 }
 
 Output to_output(nb::handle object) {
-  const std::string name = to_word(object, "output");
+  const std::string_view name = to_word(object, "output");
   if (name == "ids") return Output::ids;
   if (name == "bitset") return Output::bitset;
   if (name == "count") return Output::count;
-  throw ArgumentError("output must be 'ids', 'bitset' or 'count', not '" + name + "'");
+  throw ArgumentError("output must be 'ids', 'bitset' or 'count', not '" + std::string(name) + "'");
 }
 
 Deliver to_deliver(nb::handle object) {
-  const std::string name = to_word(object, "deliver");
+  const std::string_view name = to_word(object, "deliver");
   if (name == "subscriptions") return Deliver::subscriptions;
   if (name == "subscribers") return Deliver::subscribers;
-  throw ArgumentError("deliver must be 'subscriptions' or 'subscribers', not '" + name + "'");
+  throw ArgumentError("deliver must be 'subscriptions' or 'subscribers', not '" +
+                      std::string(name) + "'");
 }
 
 SyncPolicy to_sync_policy(const std::string& name) {
@@ -237,6 +238,11 @@ nb::list match_one(const Matcher& matcher, nb::handle event, nb::handle at, nb::
   EventBatch batch;
   View view = view_of(matcher);
   batch.encode_for(view.names());
+  if (PyDict_Check(event.ptr())) {
+    const auto n_values = static_cast<std::size_t>(PyDict_Size(event.ptr()));
+    batch.attributes.reserve(n_values);
+    batch.values.reserve(n_values);
+  }
   encode_dict(event, view.names(), batch);
   if (const auto position = to_position(at)) {
     batch.add_position(position->first, position->second);
