@@ -225,7 +225,7 @@ class Matcher::State {
   // Beside merges that are under way.
   bool has_merge_to_do() const {
     if (has_many_dead() && !small_merger_.is_busy) return true;
-    if (n_flushing_ > 0 && !choose_merge().empty()) return true;
+    if (n_flushing_ > 0 && choose_merge().size() > 1) return true;
     std::size_t n_free = 0;
     return std::any_of(segments_.begin(), segments_.end(), [&](const auto& segment) {
       return is_free(segment) && (++n_free > kMaxSegments || !segment->is_indexed() ||
