@@ -93,7 +93,8 @@ class Builder {
     if (bytes_.rarely(100)) array.offset = -1 - static_cast<std::int64_t>(bytes_.next());
     if (bytes_.rarely(100)) array.null_count = 1;
     if (bytes_.rarely(100) && !buffers.empty()) buffers[bytes_.below(buffers.size())] = nullptr;
-    if (bytes_.rarely(100) && !buffers.empty()) buffers.pop_back();
+    // Views are followed by as many buffers as there are: that one is missing cannot be seen.
+    if (bytes_.rarely(100) && !buffers.empty() && type != "vu") buffers.pop_back();
     array.n_buffers = static_cast<std::int64_t>(buffers.size());
     array.buffers = buffers.data();
     if (bytes_.rarely(100)) array.buffers = nullptr;
