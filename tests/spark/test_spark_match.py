@@ -88,11 +88,14 @@ def test_thousands_of_matches_of_an_event_are_as_many_pairs(
     ref = ts.build_index(subscriptions, tmp_path / "index", n_shards=n_shards)
     sizes = [-1, 0, 4095, 4096, 8191, 8192, n, 10, -5]
     events = spark.createDataFrame([(f"e{at}", size) for at, size in enumerate(sizes)])
-    events = events.toDF("the `event.id", "size")
-    pairs = events.transform(ts.match(ref, id="the `event.id", columns=["size"])).collect()
+    events = events.toDF("the `event.id", "size").withColumn("Subscription", F.lit(1))
+    words = {"id": "the `event.id", "columns": ["size"], "keep": ["Subscription"]}
+    matched = events.transform(ts.match(ref, **words))
+    assert matched.columns == ["the `event.id", "Subscription", "subscription"]
+    pairs = [(event, id) for event, _, id in matched.collect()]
     expected = {(f"e{at}", id) for at, size in enumerate(sizes) for id in range(min(size + 1, n))}
     assert len(pairs) == len(expected)
-    assert set(map(tuple, pairs)) == expected
+    assert set(pairs) == expected
 
 
 def test_attributes_that_nobody_mentions_do_not_reach_the_workers(
