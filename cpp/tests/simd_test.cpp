@@ -314,10 +314,10 @@ TEST(simd_and_lines_stops_where_nothing_is_left) {
 
 TEST(simd_find_records_holds_where_every_lane_does) {
   std::mt19937_64 random(9);
-  for_each_level([&](const SimdKernels& kernels) {
-    std::vector<std::uint32_t> keys(40);
+  const auto check = [&](const SimdKernels& kernels, std::size_t n_keys) {
+    std::vector<std::uint32_t> keys(n_keys);
     for (auto& key : keys) key = static_cast<std::uint32_t>(random() % 100);
-    keys[7] = ~std::uint32_t{0};
+    keys.back() = ~std::uint32_t{0};
     std::vector<std::uint32_t> words, places;
     std::vector<std::uint64_t> expected;
     for (std::uint32_t id = 0; id < 600; ++id) {
@@ -343,8 +343,11 @@ TEST(simd_find_records_holds_where_every_lane_does) {
     CHECK(expected.size() > 100 && expected.size() < 590);
     std::vector<std::uint64_t> found(places.size());
     found.resize(kernels.find_records(words.data(), places.data(), places.size(), keys.data(),
-                                      found.data()));
+                                      n_keys, found.data()));
     CHECK(found == expected);
+  };
+  for_each_level([&](const SimdKernels& kernels) {
+    for (const std::size_t n_keys : {1, 7, 16, 17, 32, 33, 40}) check(kernels, n_keys);
   });
 }
 

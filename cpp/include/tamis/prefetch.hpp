@@ -10,4 +10,10 @@ inline void prefetch_line(const void* address) {
   asm volatile("");
 }
 
+// To the second cache only: for more of it than the first one holds.
+inline void prefetch_line_far(const void* address) {
+  __builtin_prefetch(address, 0, 2);
+  asm volatile("");
+}
+
 }  // namespace tamis

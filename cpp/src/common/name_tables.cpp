@@ -4,6 +4,8 @@
 #include <bit>
 #include <numeric>
 
+#include "tamis/prefetch.hpp"
+
 namespace tamis {
 namespace {
 
@@ -195,7 +197,7 @@ void NameTables::select_tables(NameSelection& selection) const {
   const std::uint64_t vector = selection.vector;
   const auto visit = [&](std::uint32_t table) {
     selection.visits.push_back({table, 0});
-    __builtin_prefetch(&tables_[table]);
+    prefetch_line(&tables_[table]);
   };
   const int n_bits = std::popcount(vector);
   if (n_bits < 32 && (std::size_t{1} << n_bits) * kScansPerLookup < vectors_.size()) {
@@ -217,7 +219,7 @@ void NameTables::select_constraints(NameSelection& selection) const {
   selection.lines.clear();
   const auto add = [&](std::size_t row, std::uint32_t value_idx) {
     const NameSelection::Line line{row_begins_[row], row_begins_[row + 1], value_idx};
-    __builtin_prefetch(&blooms_[line.begin]);
+    prefetch_line(&blooms_[line.begin]);
     selection.lines.push_back(line);
   };
   const auto n_values = static_cast<std::uint32_t>(selection.values.size());

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tamis/error.hpp"
+#include "tamis/prefetch.hpp"
 
 namespace tamis {
 namespace {
@@ -164,7 +165,7 @@ std::uint32_t Ranks::Search::find(std::uint32_t idx, std::uint64_t key, double v
       idx = slot.n_points & ~kIsChild;
       continue;
     }
-    __builtin_prefetch(words.data() + slot.first_point);  // the miss after the next, in parallel
+    prefetch_line(words.data() + slot.first_point);  // the miss after the next, in parallel
     const std::uint64_t* first = keys.data() + slot.first_point;
     std::uint32_t count = slot.n_points;
     while (count > 1) {

@@ -45,6 +45,7 @@
 #include "common/integers.hpp"
 #include "tamis/column.hpp"
 #include "tamis/filter_table.hpp"
+#include "tamis/prefetch.hpp"
 #include "tamis/sections.hpp"
 
 namespace tamis {
@@ -92,6 +93,17 @@ class Ranks {
         break;
     }
     return first_other + 3;
+  }
+
+  // Asks for what rank() will read, where that is one place.
+  void prefetch(AttributeId attribute, const EventValue& value) const {
+    const Attribute& of = attributes_[attribute];
+    if (value.kind != Kind::number || of.n_direct == 0) return;
+    const IntegerCuts cuts = cuts_of(of);
+    const double place = value.nearest - cuts.low;
+    if (place >= 0 && place < cuts.n_integers) {
+      prefetch_line(cuts.integers + static_cast<std::uint32_t>(place) / 64);
+    }
   }
 
   // The ranks that a constraint of the table accepts: in order, disjoint, not empty, not touching.

@@ -58,10 +58,12 @@ struct SimdKernels {
   // Records begin at `places`, in units of 4 words:
   //     head: id u32, n u16, flags u16 | slots u16[n], padding to a word | lows u32[n] | widths
   //     u32[n]
-  // and hold if keys[slot] - low <= width, unsigned, for each of the n. Writes the heads of those
-  // that hold, in order, and gives back how many; `out` has room for n_places.
+  // and hold if keys[slot] - low <= width, unsigned, for each of the n; slots are below n_keys.
+  // Writes the heads of those that hold, in order, and gives back how many; `out` has room for
+  // n_places.
   std::size_t (*find_records)(const std::uint32_t* records, const std::uint32_t* places,
-                              std::size_t n_places, const std::uint32_t* keys, std::uint64_t* out);
+                              std::size_t n_places, const std::uint32_t* keys, std::size_t n_keys,
+                              std::uint64_t* out);
   // For each item at `order[at]`, whose key is `keys[at]` (in order): ANDs to its line of `rows`
   // the line that `start` becomes when the bits `bits[t]` with `places[t]` <= its key are flipped.
   // `places` are in order.

@@ -228,38 +228,53 @@ bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::siz
   return is_left;
 }
 
+// `key_of` gives the keys of 16 slots, where the mask has a bit.
+template <typename KeyOf>
 std::size_t find_records(const std::uint32_t* records, const std::uint32_t* places,
-                         std::size_t n_places, const std::uint32_t* keys, std::uint64_t* out) {
+                         std::size_t n_places, std::uint64_t* out, KeyOf key_of) {
   std::size_t n_found = 0;
   for (std::size_t at = 0; at < n_places; ++at) {
     const std::uint32_t* record = records + 4 * std::size_t{places[at]};
-    const std::uint64_t head = std::uint64_t{record[1]} << 32 | record[0];
     const std::uint32_t n_lanes = record[1] & 0xFFFF;
     const auto* slots = reinterpret_cast<const std::uint16_t*>(record + 2);
     const std::uint32_t* lows = record + 2 + (n_lanes + 1) / 2;
-    out[n_found] = head;
-    if (n_lanes <= 8) {
-      const auto mask = static_cast<__mmask8>(_bzhi_u32(0xFF, n_lanes));
-      const __m256i slot = _mm256_cvtepu16_epi32(_mm_maskz_loadu_epi16(mask, slots));
-      const __m256i key = _mm256_mmask_i32gather_epi32(_mm256_setzero_si256(), mask, slot, keys, 4);
-      const __m256i beyond = _mm256_sub_epi32(key, _mm256_maskz_loadu_epi32(mask, lows));
-      n_found += _mm256_mask_cmple_epu32_mask(
-                     mask, beyond, _mm256_maskz_loadu_epi32(mask, lows + n_lanes)) == mask;
-      continue;
-    }
+    out[n_found] = std::uint64_t{record[1]} << 32 | record[0];
     bool holds = true;
-    for (std::uint32_t lane = 0; holds && lane < n_lanes; lane += 16) {
+    std::uint32_t lane = 0;
+    do {
       const auto mask = static_cast<__mmask16>(_bzhi_u32(0xFFFF, n_lanes - lane));
       const __m512i slot =
           _mm512_maskz_cvtepu16_epi32(mask, _mm256_maskz_loadu_epi16(mask, slots + lane));
-      const __m512i key = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), mask, slot, keys, 4);
-      const __m512i beyond = _mm512_sub_epi32(key, _mm512_maskz_loadu_epi32(mask, lows + lane));
+      const __m512i beyond =
+          _mm512_sub_epi32(key_of(slot, mask), _mm512_maskz_loadu_epi32(mask, lows + lane));
       holds = _mm512_mask_cmple_epu32_mask(
                   mask, beyond, _mm512_maskz_loadu_epi32(mask, lows + n_lanes + lane)) == mask;
-    }
+      lane += 16;
+    } while (holds && lane < n_lanes);
     n_found += holds;
   }
   return n_found;
+}
+
+std::size_t find_records(const std::uint32_t* records, const std::uint32_t* places,
+                         std::size_t n_places, const std::uint32_t* keys, std::size_t n_keys,
+                         std::uint64_t* out) {
+  if (n_keys > 32) {
+    return find_records(
+        records, places, n_places, out, [&](const __m512i& slot, const __mmask16& mask) {
+          return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), mask, slot, keys, 4);
+        });
+  }
+  // So few fit two registers: much quicker than from memory.
+  const auto load = [](const std::uint32_t* first, std::size_t n) {
+    const auto mask = static_cast<__mmask16>(_bzhi_u32(0xFFFF, static_cast<unsigned>(n)));
+    return _mm512_maskz_loadu_epi32(mask, first);
+  };
+  const std::size_t n_low = n_keys < 16 ? n_keys : 16;
+  const __m512i low = load(keys, n_low), high = load(keys + n_low, n_keys - n_low);
+  return find_records(records, places, n_places, out, [&](const __m512i& slot, const __mmask16&) {
+    return _mm512_permutex2var_epi32(low, slot, high);
+  });
 }
 
 void sweep_line(const std::uint64_t* start, const std::uint32_t* places, const std::uint16_t* bits,

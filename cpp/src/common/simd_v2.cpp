@@ -236,7 +236,8 @@ bool and_lines(const std::uint64_t* lines, const std::uint16_t* places, std::siz
 }
 
 std::size_t find_records(const std::uint32_t* records, const std::uint32_t* places,
-                         std::size_t n_places, const std::uint32_t* keys, std::uint64_t* out) {
+                         std::size_t n_places, const std::uint32_t* keys, std::size_t /*n_keys*/,
+                         std::uint64_t* out) {
   std::size_t n_found = 0;
   for (std::size_t at = 0; at < n_places; ++at) {
     const std::uint32_t* record = records + 4 * std::size_t{places[at]};

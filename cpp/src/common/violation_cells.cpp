@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tamis/error.hpp"
+#include "tamis/prefetch.hpp"
 
 namespace tamis {
 namespace {
@@ -247,11 +248,11 @@ void ViolationCells::fetch(const Tile& tile, const Run& run) {
   const char* ids = reinterpret_cast<const char*>(tile.ids.data() + first);
   const std::size_t n_bytes =
       std::min(kMaxFetched, (run.n_compared + run.n_marked) * sizeof(tile.ids[0]));
-  for (std::size_t at = 0; at < n_bytes; at += 64) __builtin_prefetch(ids + at, 0, 2);
+  for (std::size_t at = 0; at < n_bytes; at += 64) prefetch_line_far(ids + at);
   const char* ranks = reinterpret_cast<const char*>(tile.ranks.data() + run.compare_at);
   for (std::size_t at = 0; at < std::min(kMaxFetched, run.n_compared * sizeof(tile.ranks[0]));
        at += 64) {
-    __builtin_prefetch(ranks + at, 0, 2);
+    prefetch_line_far(ranks + at);
   }
 }
 

@@ -35,6 +35,7 @@
 
 #include "common/ranks.hpp"
 #include "tamis/error.hpp"
+#include "tamis/prefetch.hpp"
 
 namespace tamis {
 namespace {
@@ -512,7 +513,7 @@ inline void BeTreeIndex::push_pnodes(const Bucket& bucket, BeTreeScratch& scratc
   const PNode* const last = first + bucket.n_pnodes;
   const auto push = [&](const PNode& node) {
     if (rank_of[node.attribute] - node.low >= node.width) return;
-    __builtin_prefetch(tree_.buckets.data() + node.bucket);
+    prefetch_line(tree_.buckets.data() + node.bucket);
     scratch.stack.push_back(node.bucket);
   };
   if (bucket.n_pnodes > kScansPerSearch * scratch.attributes.size()) {
@@ -617,14 +618,14 @@ void BeTreeIndex::match(const EventBatch& events, std::size_t begin, std::size_t
         if (rank - bucket.low >= bucket.width) continue;
         const std::uint32_t half = rank < bucket.middle ? bucket.left : bucket.right;
         if (half != kNone) {
-          __builtin_prefetch(tree_.buckets.data() + half);
+          prefetch_line(tree_.buckets.data() + half);
           scratch.stack.push_back(half);
         }
       }
       push_pnodes(bucket, scratch);
       if (!scratch.stack.empty()) {
         const Bucket& next = tree_.buckets[scratch.stack.back()];
-        __builtin_prefetch(tree_.first_terms.data() + next.first_record);
+        prefetch_line(tree_.first_terms.data() + next.first_record);
       }
       if (missing != 0) {
         visit_leaf<true>(bucket, missing, scratch, counters, out);

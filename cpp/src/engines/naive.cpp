@@ -18,6 +18,8 @@
 #include <algorithm>
 #include <array>
 
+#include "tamis/prefetch.hpp"
+
 namespace tamis {
 namespace {
 
@@ -80,8 +82,8 @@ class NaiveIndex final : public Index {
         }
         for (std::size_t at = 0; at < n_present; ++at) {
           const Constraint& first = firsts_[present[at]];
-          __builtin_prefetch(&table.filter(present[at]));
-          if (first.is_interval()) __builtin_prefetch(&table.number(first.set));
+          prefetch_line(&table.filter(present[at]));
+          if (first.is_interval()) prefetch_line(&table.number(first.set));
         }
         for (std::size_t at = 0; at < n_present; ++at) {
           const Constraint& first = firsts_[present[at]];

@@ -38,6 +38,7 @@
 #include "common/placed_filter.hpp"
 #include "common/simd.hpp"
 #include "tamis/error.hpp"
+#include "tamis/prefetch.hpp"
 
 namespace tamis {
 namespace {
@@ -636,11 +637,11 @@ void RTreeIndex::verify(std::span<const FilterIdx> located, const ValueByAttribu
   counters.filters += n_located;
   for (std::size_t at = 0; at < n_located; ++at) {
     if (at + 2 * kAhead < n_located) {
-      __builtin_prefetch(&table_->filter(located[at + 2 * kAhead]));
+      prefetch_line(&table_->filter(located[at + 2 * kAhead]));
     }
     if (at + kAhead < n_located) {
       const Range ahead = table_->filter(located[at + kAhead]).constraints;
-      if (ahead.count > 0) __builtin_prefetch(&table_->constraint(ahead.first));
+      if (ahead.count > 0) prefetch_line(&table_->constraint(ahead.first));
     }
     const FilterTable::Filter& filter = table_->filter(located[at]);
     std::uint32_t n_held = 0;

@@ -44,6 +44,7 @@
 #include "engines/tuple_key/planner.hpp"
 #include "engines/tuple_key/records.hpp"
 #include "tamis/error.hpp"
+#include "tamis/prefetch.hpp"
 
 namespace tamis {
 namespace {
@@ -427,8 +428,8 @@ void TupleKeyIndex::find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyS
   const std::uint64_t* records = records_.data();
   const std::size_t n_most = scratch.runs.size() + kMostRuns;
   const auto prefetch = [&](std::uint32_t record) {
-    __builtin_prefetch(records + record);
-    __builtin_prefetch(records + record + prefetch_distance_);
+    prefetch_line(records + record);
+    prefetch_line(records + record + prefetch_distance_);
   };
   // Lists are fetched while those before them are read; all at once they would wait in line.
   const auto prefetch_list = [&](std::size_t key) {

@@ -32,6 +32,7 @@
 #include "common/simd.hpp"
 #include "ranked_events.hpp"
 #include "tamis/error.hpp"
+#include "tamis/prefetch.hpp"
 
 namespace tamis::block_bitmap {
 namespace {
@@ -52,11 +53,19 @@ constexpr std::size_t kPrefetchColumns = 16;
 constexpr std::size_t kMaxLanes = 64;       // of a record; further intervals are left to the table
 constexpr std::size_t kRunsAhead = 4;       // whose targets are fetched while others are added
 constexpr std::size_t kFetchedPlaces = 16;  // candidates whose records are fetched together
+constexpr std::size_t kFetchedOfTile = 48;  // likewise, of many events
 // As many filters for a target, and settled targets save more than block by block does.
 constexpr std::size_t kFiltersPerTarget = 64;
 
 // Lanes of a record beyond these in a block of short ones would make all others long.
 constexpr std::size_t kSpareLanes = 4;
+
+// Which of the eight bytes have a bit?
+inline std::uint8_t bytes_with_bits(std::uint64_t word) {
+  constexpr std::uint64_t kLow = 0x7F7F'7F7F'7F7F'7F7F;
+  const std::uint64_t highs = (((word & kLow) + kLow) | word) & ~kLow;
+  return static_cast<std::uint8_t>((highs >> 7) * 0x0102'0408'1020'4080 >> 56);
+}
 
 class LinesScratch final : public Scratch {
  public:
@@ -74,13 +83,18 @@ class LinesScratch final : public Scratch {
   };
   std::vector<Visit> visits;
   std::vector<std::uint16_t> line_places;  // [tile][kMaxColumns], or [tuples][kMaxColumns]
-  std::vector<std::uint32_t> places;       // candidates
-  std::vector<std::uint32_t> visit_ends;   // [n_blocks + 1]
+  std::vector<std::uint32_t> visit_ends;   // [blocks of a tuple + 1]
   std::vector<Visitor> visitors;           // by block
   struct Run {                             // what an event has found in a block
     std::uint32_t event = 0, begin = 0, end = 0;
   };
-  struct Open {  // still to be verified on the filter table
+  struct Candidates {
+    std::vector<std::uint32_t> places;  // of records
+    std::vector<Run> runs;
+  };
+  Candidates fetched, fetching;       // of a tile: these are verified while those are on their way
+  std::vector<std::uint32_t> places;  // of one event
+  struct Open {                       // still to be verified on the filter table
     std::uint32_t event = 0;
     FilterIdx filter = 0;
   };
@@ -90,6 +104,7 @@ class LinesScratch final : public Scratch {
   std::vector<Open> open;
   std::vector<std::uint32_t> run_ends;  // [n_events + 1]
   std::size_t tile = 64;                // grows while what is pending stays small
+  std::size_t n_most_visits = 0;        // of a tuple in the tile
 };
 
 class LinesIndex final : public Index {
@@ -149,6 +164,13 @@ class LinesIndex final : public Index {
   void build_block(std::span<const FilterIdx> filters, const Tuple& tuple, std::size_t in_tuple,
                    RankedFilters& ranked, std::vector<std::uint64_t>& rows);
   void build_records(std::span<const FilterIdx> filters, const RankedFilters& ranked);
+  void find_long_records() {
+    constexpr std::size_t kOfLine = std::size(RecordLine{}.words) / kPlaceWords;
+    const std::span<const BlockRecords> blocks = block_records_.span();
+    has_long_records_ = std::any_of(blocks.begin(), blocks.end(), [](const BlockRecords& block) {
+      return block.stride > kOfLine;
+    });
+  }
 
   // Where the lines of an event lie in any block of the tuple.
   void find_places(const Tuple& tuple, const std::uint8_t* cells, std::uint16_t* places) const {
@@ -173,18 +195,25 @@ class LinesIndex final : public Index {
     return kernels.and_lines(lines_of(tuple, block)->words, places, tuple.n_columns, words,
                              left.words, &tally.lines);
   }
-  // Calls visit(Visit) for each block that the event must visit.
+  // Calls visit(block, words) for each block of the tuple that the event must visit.
   template <typename Visit>
-  void summarize(const std::uint8_t* rows, Tally& tally, Visit visit) const;
-  // Appends the records of the filters that are left to scratch.places.
-  void add_places(std::uint32_t block, const Line& left, LinesScratch& scratch) const;
+  void summarize(const Tuple& tuple, const std::uint8_t* rows, Tally& tally, Visit visit) const;
+  // Appends the records of the filters that are left.
+  void add_places(std::uint32_t block, const Line& left, std::vector<std::uint32_t>& places) const;
+  void prefetch_records(std::span<const std::uint32_t> places) const {
+    for (const std::uint32_t place : places) {
+      const std::uint32_t* record = records_.data()->words + kPlaceWords * std::size_t{place};
+      prefetch_line(record);
+      if (has_long_records_) prefetch_line(record + std::size(RecordLine{}.words));
+    }
+  }
   // Writes the heads of the records that hold to scratch.heads.
   std::size_t find_records(std::span<const std::uint32_t> places, const std::uint32_t* ranks,
                            const SimdKernels& kernels, LinesScratch& scratch, Tally& tally) const {
     tally.candidates += places.size();
     if (scratch.heads.size() < places.size()) scratch.heads.resize(places.size());
     return kernels.find_records(records_.data()->words, places.data(), places.size(), ranks,
-                                scratch.heads.data());
+                                table_->n_attributes(), scratch.heads.data());
   }
 
   void load(const EventBatch& events, std::size_t begin, std::size_t end,
@@ -195,6 +224,9 @@ class LinesIndex final : public Index {
               LinesScratch& scratch, Collector& out, Tally& tally) const;
   void match_tile(const EventBatch& events, std::size_t begin, std::size_t end,
                   LinesScratch& scratch, Collector& out, Tally& tally) const;
+  void find_visitors(std::uint16_t at_tuple, std::size_t n_events, LinesScratch& scratch,
+                     Tally& tally) const;
+  void verify_fetched(LinesScratch& scratch, Tally& tally) const;
 
   std::shared_ptr<const FilterTable> table_;
   Ranks ranks_;
@@ -206,6 +238,7 @@ class LinesIndex final : public Index {
   Column<Line> lines_;                  // of each block: [columns of its tuple][kCells]
   Column<BlockRecords> block_records_;  // [n_blocks]
   Column<RecordLine> records_;          // of each block: [filters], as SimdKernels has them
+  bool has_long_records_ = false;       // of more than a line
 };
 
 void LinesIndex::build(std::size_t tuple_size) {
@@ -231,6 +264,7 @@ void LinesIndex::build(std::size_t tuple_size) {
   lines_ = on_huge_pages(lines_);
   records_ = on_huge_pages(records_);
   block_records_.shrink();
+  find_long_records();
 }
 
 std::uint64_t LinesIndex::cells_of(const RankedFilter::Part& part) const {
@@ -246,34 +280,54 @@ std::uint64_t LinesIndex::cells_of(const RankedFilter::Part& part) const {
 
 // The attributes that enough filters of the tuple constrain, the most selective first. They are the
 // same for all blocks of a tuple, so that an event finds the places of its lines once.
+//
+// By what they leave of a word that is visited: the summary has let an event pass by the attributes
+// of the tuple already, and neighbours differ little in them.
 void LinesIndex::choose_columns(const Arrangement& arrangement, Tuple& tuple,
                                 RankedFilter& ranked) {
   struct Use {
-    std::size_t n_filters = 0, n_cells = 0;
+    std::size_t n_filters = 0, n_cells = 0;  // of the sample
+    std::size_t n_live = 0;                  // cells where a word has a bit, of all of its filters
+    std::uint64_t cells_of_word = 0;
   };
   std::vector<Use> uses(table_->n_attributes());
   std::vector<AttributeId> seen;
   std::size_t n_sampled = 0;
-  const std::size_t step = std::max<std::size_t>(1, tuple.n_blocks * kLineBits / kColumnSample);
-  for (std::size_t at = 0; at < tuple.n_blocks * kLineBits; at += step) {
-    const std::size_t block = tuple.first_block + at / kLineBits;
-    if (at % kLineBits >= arrangement.n_filters_of[block]) continue;
-    ranked.load(arrangement.filter_of[block * kLineBits + at % kLineBits]);
-    ++n_sampled;
-    for (const RankedFilter::Part& part : ranked.parts()) {
-      if (uses[part.attribute].n_filters++ == 0) seen.push_back(part.attribute);
-      uses[part.attribute].n_cells += static_cast<std::size_t>(std::popcount(cells_of(part)));
+  const std::size_t n_words = tuple.n_blocks * std::size(Line{}.words);
+  const std::size_t step = std::max<std::size_t>(1, n_words * kWordBits / kColumnSample);
+  for (std::size_t word = 0; word < n_words; word += step) {
+    const std::size_t block = tuple.first_block + word * kWordBits / kLineBits;
+    const std::size_t first = word * kWordBits % kLineBits;
+    if (first >= arrangement.n_filters_of[block]) continue;
+    const std::size_t n_here = std::min(kWordBits, arrangement.n_filters_of[block] - first);
+    for (std::size_t each = 0; each < n_here; ++each) {
+      ranked.load(arrangement.filter_of[block * kLineBits + first + each]);
+      for (const RankedFilter::Part& part : ranked.parts()) {
+        Use& use = uses[part.attribute];
+        if (use.n_filters++ == 0) seen.push_back(part.attribute);
+        use.n_cells += static_cast<std::size_t>(std::popcount(cells_of(part)));
+        use.cells_of_word |= cells_of(part);
+      }
+    }
+    n_sampled += n_here;
+    for (std::uint32_t at = 0; at < tuple.n_attributes; ++at) {
+      Use& use = uses[tuple.attributes[at]];
+      use.n_live += n_here * static_cast<std::size_t>(std::popcount(use.cells_of_word));
+      use.cells_of_word = 0;
     }
   }
-  // Bits that are set in its lines: those of filters without a constraint, too.
-  const auto n_bits = [&](AttributeId attribute) {
-    return uses[attribute].n_cells + (n_sampled - uses[attribute].n_filters) * kCells;
+  // The share of bits that are set in its lines: those of filters without a constraint, too.
+  const auto share_of = [&](AttributeId attribute) {
+    const Use& use = uses[attribute];
+    const std::size_t n_bits = use.n_cells + (n_sampled - use.n_filters) * kCells;
+    return static_cast<double>(n_bits) /
+           static_cast<double>(use.n_live > 0 ? use.n_live : n_sampled * kCells);
   };
   std::erase_if(seen, [&](AttributeId attribute) {
     return uses[attribute].n_filters * kRareShare < n_sampled;
   });
   std::sort(seen.begin(), seen.end(), [&](AttributeId a, AttributeId b) {
-    return n_bits(a) != n_bits(b) ? n_bits(a) < n_bits(b) : a < b;
+    return share_of(a) != share_of(b) ? share_of(a) < share_of(b) : a < b;
   });
   seen.resize(std::min(seen.size(), kMaxColumns));
   tuple.first_column = static_cast<std::uint32_t>(columns_.size());
@@ -372,40 +426,44 @@ void LinesIndex::build_records(std::span<const FilterIdx> filters, const RankedF
   }
 }
 
+// Nobody can foresee which words of a row have bits: the blocks to visit are gathered for 64 at a
+// time, so that only the end of their loop is guessed wrong.
 template <typename Visit>
-void LinesIndex::summarize(const std::uint8_t* rows, Tally& tally, Visit visit) const {
-  for (std::uint32_t tuple_idx = 0; tuple_idx < tuples_.size(); ++tuple_idx) {
-    const Tuple& tuple = tuples_[tuple_idx];
-    const std::size_t n_words = words_of(tuple);
-    const std::uint64_t* row_of_attribute[kMaxTupleSize];
-    bool is_there = true;
-    for (std::uint32_t at = 0; at < tuple.n_attributes; ++at) {
-      const std::size_t row = rows[tuple.attributes[at]];
-      is_there &= row != kSummaryCells;
-      row_of_attribute[at] = summaries_.data() + tuple.first_summary + (at * kRows + row) * n_words;
+void LinesIndex::summarize(const Tuple& tuple, const std::uint8_t* rows, Tally& tally,
+                           Visit visit) const {
+  const std::size_t n_words = words_of(tuple);
+  const std::uint64_t* row_of_attribute[kMaxTupleSize];
+  for (std::uint32_t at = 0; at < tuple.n_attributes; ++at) {
+    const std::size_t row = rows[tuple.attributes[at]];
+    if (row == kSummaryCells) return;  // the filters of a tuple need its attributes
+    row_of_attribute[at] = summaries_.data() + tuple.first_summary + (at * kRows + row) * n_words;
+  }
+  tally.words += tuple.n_attributes * n_words;
+  for (std::size_t first = 0; first < n_words; first += 8) {
+    std::uint64_t bits[8];
+    std::uint64_t blocks = 0;
+    const std::size_t n_here = std::min<std::size_t>(8, n_words - first);
+    for (std::size_t word = 0; word < n_here; ++word) {
+      bits[word] = ~std::uint64_t{0};
+      for (std::uint32_t at = 0; at < tuple.n_attributes; ++at) {
+        bits[word] &= row_of_attribute[at][first + word];
+      }
+      blocks |= std::uint64_t{bytes_with_bits(bits[word])} << (8 * word);
     }
-    if (!is_there) continue;  // the filters of a tuple need its attributes
-    tally.words += tuple.n_attributes * n_words;
-    for (std::size_t word = 0; word < n_words; ++word) {
-      std::uint64_t bits = ~std::uint64_t{0};
-      if (tuple.n_attributes == 0 && tuple.n_blocks - 8 * word < 8) {
-        bits >>= 64 - 8 * (tuple.n_blocks - 8 * word);
-      }
-      for (std::uint32_t at = 0; at < tuple.n_attributes; ++at) bits &= row_of_attribute[at][word];
-      while (bits != 0) {
-        const auto byte = static_cast<unsigned>(std::countr_zero(bits)) / 8;
-        visit(LinesScratch::Visit{tuple.first_block + static_cast<std::uint32_t>(8 * word) + byte,
-                                  static_cast<std::uint16_t>(tuple_idx),
-                                  static_cast<std::uint8_t>(bits >> (8 * byte))});
-        bits &= ~(std::uint64_t{0xFF} << (8 * byte));
-      }
+    const std::size_t n_blocks = tuple.n_blocks - 8 * first;
+    if (n_blocks < 64) blocks &= (std::uint64_t{1} << n_blocks) - 1;
+    for (; blocks != 0; blocks &= blocks - 1) {
+      const auto block = static_cast<std::uint32_t>(std::countr_zero(blocks));
+      visit(tuple.first_block + static_cast<std::uint32_t>(8 * first) + block,
+            static_cast<std::uint8_t>(bits[block / 8] >> (block % 8 * 8)));
     }
   }
 }
 
 // Few bits of a line are left, in words that nobody can foresee: words without any are dropped and
 // bits counted first, so that only the end of the loop is guessed wrong.
-void LinesIndex::add_places(std::uint32_t block, const Line& left, LinesScratch& scratch) const {
+void LinesIndex::add_places(std::uint32_t block, const Line& left,
+                            std::vector<std::uint32_t>& to) const {
   const BlockRecords& records = block_records_[block];
   std::uint64_t words[std::size(Line{}.words) + 1];
   std::uint32_t firsts[std::size(Line{}.words) + 1];
@@ -418,9 +476,9 @@ void LinesIndex::add_places(std::uint32_t block, const Line& left, LinesScratch&
   }
   words[n_words] = 0;
   firsts[n_words] = 0;
-  const std::size_t n_before = scratch.places.size();
-  scratch.places.resize(n_before + n_bits);
-  std::uint32_t* places = scratch.places.data() + n_before;
+  const std::size_t n_before = to.size();
+  to.resize(n_before + n_bits);
+  std::uint32_t* places = to.data() + n_before;
   std::size_t word = 0;
   std::uint64_t bits = words[0];
   for (std::size_t at = 0; at < n_bits; ++at) {
@@ -450,19 +508,12 @@ void LinesIndex::verify(const EventBatch& events, std::size_t event, std::size_t
                         bool& is_loaded, LinesScratch& scratch, Collector& out,
                         Tally& tally) const {
   // Some records are fetched while those before them are read: all at once would wait in line.
-  const auto prefetch = [&](std::span<const std::uint32_t> places) {
-    for (const std::uint32_t place : places) {
-      const std::uint32_t* record = records_.data()->words + kPlaceWords * std::size_t{place};
-      __builtin_prefetch(record);
-      __builtin_prefetch(record + 16);
-    }
-  };
   std::span<const std::uint32_t> rest = scratch.places;
-  prefetch(rest.first(std::min(rest.size(), kFetchedPlaces)));
+  prefetch_records(rest.first(std::min(rest.size(), kFetchedPlaces)));
   while (!rest.empty()) {
     const std::span<const std::uint32_t> places = rest.first(std::min(rest.size(), kFetchedPlaces));
     rest = rest.subspan(places.size());
-    prefetch(rest.first(std::min(rest.size(), kFetchedPlaces)));
+    prefetch_records(rest.first(std::min(rest.size(), kFetchedPlaces)));
     const std::size_t n_heads =
         find_records(places, scratch.events.of(in_tile), simd(), scratch, tally);
     for (std::size_t at = 0; at < n_heads; ++at) {
@@ -491,22 +542,21 @@ void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::siz
   const std::uint8_t* cells = scratch.cells.data() + in_tile * n_attributes;
   scratch.visits.clear();
   scratch.line_places.resize(std::max(scratch.line_places.size(), tuples_.size() * kMaxColumns));
-  std::uint32_t last_tuple = ~std::uint32_t{0};
-  summarize(scratch.rows.data() + in_tile * n_attributes, tally,
-            [&](const LinesScratch::Visit& visit) {
-              if (visit.tuple != last_tuple) {
-                last_tuple = visit.tuple;
-                find_places(tuples_[last_tuple], cells,
-                            scratch.line_places.data() + last_tuple * kMaxColumns);
-              }
-              scratch.visits.push_back(visit);
-            });
+  for (std::uint16_t at = 0; at < tuples_.size(); ++at) {
+    const std::size_t n_before = scratch.visits.size();
+    summarize(tuples_[at], scratch.rows.data() + in_tile * n_attributes, tally,
+              [&](std::uint32_t block, std::uint8_t words) {
+                scratch.visits.push_back({block, at, words});
+              });
+    if (scratch.visits.size() == n_before) continue;
+    find_places(tuples_[at], cells, scratch.line_places.data() + at * kMaxColumns);
+  }
   const auto prefetch = [&](const LinesScratch::Visit& visit) {
     const Tuple& tuple = tuples_[visit.tuple];
     const Line* lines = lines_of(tuple, visit.block);
     const std::uint16_t* places = scratch.line_places.data() + visit.tuple * kMaxColumns;
     const std::size_t n_columns = std::min<std::size_t>(tuple.n_columns, kPrefetchColumns);
-    for (std::size_t at = 0; at < n_columns; ++at) __builtin_prefetch(lines + places[at]);
+    for (std::size_t at = 0; at < n_columns; ++at) prefetch_line(lines + places[at]);
   };
   const std::size_t n_visits = scratch.visits.size();
   for (std::size_t at = 0; at < std::min(kPrefetchBlocks, n_visits); ++at) {
@@ -521,7 +571,7 @@ void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::siz
                    scratch.line_places.data() + visit.tuple * kMaxColumns, kernels, left, tally)) {
       continue;
     }
-    add_places(visit.block, left, scratch);
+    add_places(visit.block, left, scratch.places);
     if (out.can_repeat() && scratch.places.size() >= kFetchedPlaces) {
       verify(events, event, in_tile, is_loaded, scratch, out, tally);
       if (out.has_all()) return;
@@ -530,22 +580,24 @@ void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::siz
   verify(events, event, in_tile, is_loaded, scratch, out, tally);
 }
 
-void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::size_t end,
-                            LinesScratch& scratch, Collector& out, Tally& tally) const {
-  const SimdKernels& kernels = simd();
+// Which events visit each block of the tuple, and where their lines lie there.
+void LinesIndex::find_visitors(std::uint16_t at_tuple, std::size_t n_events, LinesScratch& scratch,
+                               Tally& tally) const {
+  const Tuple& tuple = tuples_[at_tuple];
   const std::size_t n_attributes = table_->n_attributes();
-  const std::size_t n_events = end - begin;
-  // Which events visit each block: counted, then filled in.
   scratch.visits.clear();
-  scratch.run_ends.assign(n_events + 1, 0);
-  scratch.visit_ends.assign(n_filters_of_.size() + 1, 0);
+  scratch.visit_ends.assign(tuple.n_blocks + 1, 0);
   for (std::size_t event = 0; event < n_events; ++event) {
-    summarize(scratch.rows.data() + event * n_attributes, tally,
-              [&](const LinesScratch::Visit& visit) {
-                scratch.visits.push_back(visit);
-                ++scratch.visit_ends[visit.block + 1];
+    const std::size_t n_before = scratch.visits.size();
+    summarize(tuple, scratch.rows.data() + event * n_attributes, tally,
+              [&](std::uint32_t block, std::uint8_t words) {
+                scratch.visits.push_back({block - tuple.first_block, at_tuple, words});
+                ++scratch.visit_ends[block - tuple.first_block + 1];
               });
     scratch.run_ends[event] = static_cast<std::uint32_t>(scratch.visits.size());
+    if (scratch.visits.size() == n_before) continue;
+    find_places(tuple, scratch.cells.data() + event * n_attributes,
+                scratch.line_places.data() + event * kMaxColumns);
   }
   std::partial_sum(scratch.visit_ends.begin(), scratch.visit_ends.end(),
                    scratch.visit_ends.begin());
@@ -557,60 +609,84 @@ void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::si
                                                              visit.words};
     }
   }
+  scratch.n_most_visits = std::max(scratch.n_most_visits, scratch.visits.size());
+}
 
+// Verifies the candidates whose records were asked for some time ago; what is being fetched now
+// takes their place.
+void LinesIndex::verify_fetched(LinesScratch& scratch, Tally& tally) const {
+  for (const LinesScratch::Run& of : scratch.fetched.runs) {
+    const std::size_t n_heads =
+        find_records(std::span(scratch.fetched.places).subspan(of.begin, of.end - of.begin),
+                     scratch.events.of(of.event), simd(), scratch, tally);
+    if (n_heads == 0) continue;
+    LinesScratch::Run run{of.event, static_cast<std::uint32_t>(scratch.found.size()), 0};
+    for (std::size_t each = 0; each < n_heads; ++each) {
+      const auto filter = static_cast<FilterIdx>(scratch.heads[each]);
+      if (scratch.heads[each] & kNeedsTable) {
+        scratch.open.push_back({of.event, filter});
+      } else {
+        scratch.found.push_back(filter);
+      }
+    }
+    run.end = static_cast<std::uint32_t>(scratch.found.size());
+    scratch.runs.push_back(run);
+  }
+  scratch.fetched.places.clear();
+  scratch.fetched.runs.clear();
+  std::swap(scratch.fetched, scratch.fetching);
+}
+
+void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::size_t end,
+                            LinesScratch& scratch, Collector& out, Tally& tally) const {
+  const SimdKernels& kernels = simd();
+  const std::size_t n_attributes = table_->n_attributes();
+  const std::size_t n_events = end - begin;
+  scratch.n_most_visits = 0;
   scratch.found.clear();
   scratch.runs.clear();
   scratch.open.clear();
+  scratch.run_ends.assign(n_events + 1, 0);
   scratch.line_places.resize(std::max(scratch.line_places.size(), n_events * kMaxColumns));
   Line left;
-  std::uint32_t first = 0;
-  for (const Tuple& tuple : tuples_) {
-    if (tuple.n_blocks == 0) continue;
-    for (std::size_t event = 0; event < n_events; ++event) {
-      find_places(tuple, scratch.cells.data() + event * n_attributes,
-                  scratch.line_places.data() + event * kMaxColumns);
-    }
-    const std::uint32_t end_block = tuple.first_block + tuple.n_blocks;
-    for (std::uint32_t block = tuple.first_block; block < end_block; ++block) {
-      const std::uint32_t last = scratch.visit_ends[block];  // where the next block's begin
+  for (std::uint16_t at_tuple = 0; at_tuple < tuples_.size(); ++at_tuple) {
+    const Tuple& tuple = tuples_[at_tuple];
+    find_visitors(at_tuple, n_events, scratch, tally);
+    std::uint32_t first = 0;
+    for (std::uint32_t at_block = 0; at_block < tuple.n_blocks; ++at_block) {
+      const std::uint32_t block = tuple.first_block + at_block;
+      const std::uint32_t last = scratch.visit_ends[at_block];  // where the next block's begin
       // Events touch the lines of a block in no order, which the machine cannot foresee: the next
       // block's are asked for, some with each event, while this one's are read.
       const Line* ahead = nullptr;
       std::size_t n_left = 0;
-      if (block + 1 < end_block && scratch.visit_ends[block + 1] - last >= kMinStream) {
+      if (at_block + 1 < tuple.n_blocks && scratch.visit_ends[at_block + 1] - last >= kMinStream) {
         ahead = lines_of(tuple, block + 1);
         n_left = tuple.n_columns * kCells;
       }
       const std::size_t n_ahead = n_left / (last - first + 1) + 1;
       for (std::uint32_t at = first; at < last; ++at) {
         for (std::size_t each = 0; each < n_ahead && n_left > 0; ++each, --n_left) {
-          __builtin_prefetch(ahead++, 0, 2);
+          prefetch_line_far(ahead++);
         }
         const std::uint32_t event = scratch.visitors[at].event;
         if (!find_left(tuple, block, scratch.visitors[at].words,
                        scratch.line_places.data() + event * kMaxColumns, kernels, left, tally)) {
           continue;
         }
-        add_places(block, left, scratch);
-        const std::size_t n_heads =
-            find_records(scratch.places, scratch.events.of(event), kernels, scratch, tally);
-        scratch.places.clear();
-        if (n_heads == 0) continue;
-        LinesScratch::Run run{event, static_cast<std::uint32_t>(scratch.found.size()), 0};
-        for (std::size_t each = 0; each < n_heads; ++each) {
-          const auto filter = static_cast<FilterIdx>(scratch.heads[each]);
-          if (scratch.heads[each] & kNeedsTable) {
-            scratch.open.push_back({event, filter});
-          } else {
-            scratch.found.push_back(filter);
-          }
-        }
-        run.end = static_cast<std::uint32_t>(scratch.found.size());
-        scratch.runs.push_back(run);
+        LinesScratch::Candidates& candidates = scratch.fetching;
+        const auto n_before = static_cast<std::uint32_t>(candidates.places.size());
+        add_places(block, left, candidates.places);
+        const auto n_places = static_cast<std::uint32_t>(candidates.places.size());
+        prefetch_records(std::span(candidates.places).subspan(n_before));
+        candidates.runs.push_back({event, n_before, n_places});
+        if (n_places >= kFetchedOfTile) verify_fetched(scratch, tally);
       }
       first = last;
     }
   }
+  verify_fetched(scratch, tally);
+  verify_fetched(scratch, tally);
 
   // By event.
   scratch.run_ends.assign(n_events + 1, 0);
@@ -664,7 +740,7 @@ void LinesIndex::match(const EventBatch& events, std::size_t begin, std::size_t 
     } else {
       match_tile(events, begin, tile_end, scratch, out, tally);
       const std::size_t n_most =
-          std::max({scratch.found.size(), 2 * scratch.open.size(), scratch.visits.size() / 4});
+          std::max({scratch.found.size(), 2 * scratch.open.size(), scratch.n_most_visits / 4});
       if (n_most > kMaxPending) {
         scratch.tile = std::max(kMinBlockMajor, scratch.tile / 4);
         // A tile that took too much is not to stay in memory.
@@ -708,6 +784,7 @@ void LinesIndex::open(const SectionReader& sections) {
   if (block_records_.size() != n_filters_of_.size()) {
     throw Error("the parts of an index of block-bitmap must fit one another; build it again");
   }
+  find_long_records();
 }
 
 }  // namespace

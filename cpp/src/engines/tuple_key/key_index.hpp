@@ -22,6 +22,7 @@
 #include "engines/tuple_key/kernels.hpp"
 #include "engines/tuple_key/planner.hpp"
 #include "tamis/column.hpp"
+#include "tamis/prefetch.hpp"
 #include "tamis/sections.hpp"
 
 namespace tamis::tuple_key {
@@ -106,15 +107,15 @@ class KeyIndex {
   std::size_t n_words() const { return words_.size(); }
   std::uint32_t shift() const { return header_.shift; }
   void prefetch_word(std::uint32_t hash) const {
-    __builtin_prefetch(&words_[hash >> header_.shift >> 5]);
+    prefetch_line(&words_[hash >> header_.shift >> 5]);
   }
   bool is_in_order() const { return header_.is_in_order != 0; }
-  void prefetch_start(const FoundKey& found) const { __builtin_prefetch(&starts_[found.key]); }
+  void prefetch_start(const FoundKey& found) const { prefetch_line(&starts_[found.key]); }
   // Of a list that is not the records themselves; what is longer the machine foresees.
   void prefetch_list(const Run& run) const {
     const std::uint32_t* list = has_guards() ? guards_.data() : entries_.data();
     for (std::uint32_t at = run.begin; at < run.end && at < run.begin + 64; at += 16) {
-      __builtin_prefetch(list + at);
+      prefetch_line(list + at);
     }
   }
   // Empty where the tag says that it is another key's.
