@@ -115,7 +115,7 @@ def _match_slice(
     is_unique = request.deliver == "subscriptions" or len(manifest.shards) == 1
     output = request.output if is_unique else "ids"
     totals = np.zeros(n_events, np.int64)
-    places: list[Int64s] = []  # the event of each id
+    places: list[tuple[Int64s, Int64s]] = []  # events, and how many ids each has
     ids: list[pa.Array] = []
     id_type = pa.int64() if manifest.id_type == "bigint" else pa.large_string()
     position = POSITION if request.has_position else None
@@ -138,7 +138,7 @@ def _match_slice(
             totals[rows] += counts
         if output == "ids" and counts.any():
             numbers = np.arange(n_events, dtype=np.int64) if rows is None else rows
-            places.append(np.repeat(numbers, counts))
+            places.append((numbers, counts))
             ids.append(found.ids)
     if output == "count":
         return Answer(begin, totals, None)
@@ -146,7 +146,8 @@ def _match_slice(
         return Answer(begin, totals, None if request.output == "count" else pa.array([], id_type))
     if len(ids) == 1:
         return Answer(begin, totals, None if request.output == "count" else ids[0])
-    joined, where = pa.concat_arrays(ids), np.concatenate(places)
+    joined = pa.concat_arrays(ids)
+    where = np.concatenate([np.repeat(numbers, counts) for numbers, counts in places])
     order = _unique_order(where, joined) if not is_unique else np.argsort(where, kind="stable")
     if not is_unique:
         totals = np.bincount(where[order], minlength=n_events).astype(np.int64)

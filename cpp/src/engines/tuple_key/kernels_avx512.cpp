@@ -1,6 +1,7 @@
 // 16 keys or lanes a step; masked loads end where a record does. See kernels.hpp.
 //
 // Masked forms throughout: GCC 12 warns of its own header in the plain ones.
+#include "engines/tuple_key/few_lanes.hpp"
 #include "engines/tuple_key/kernels.hpp"
 
 #if defined(__x86_64__)
@@ -179,7 +180,9 @@ void verify(Verification& state) {
       const std::uint64_t head = state.records[at];
       const auto n_lanes = static_cast<std::uint32_t>(head >> 32) & 0xFFFF;
       state.hits[n_hits] = head;
-      n_hits += holds(reinterpret_cast<const Lane*>(state.records + at + 1), n_lanes, state.ranks);
+      const auto* lanes = reinterpret_cast<const Lane*>(state.records + at + 1);
+      n_hits += n_lanes == 1 || n_lanes == 2 ? hold_one_or_two(lanes, n_lanes, state.ranks)
+                                             : holds(lanes, n_lanes, state.ranks);
       ++n_candidates;
       n_all_lanes += n_lanes;
       at += 1 + static_cast<std::uint32_t>((n_lanes * 3 * sizeof(Lane) + 7) / 8);
