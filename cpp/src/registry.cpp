@@ -90,7 +90,8 @@ constexpr CostModel kHemCosts[] = {{.near = {.event = 200,
                                             .filter = 1.3,
                                             .cell = 10,
                                             .bit = 0.3},
-                                    .least_share = 0.4}};
+                                    .least_share = 0.4,
+                                    .needs_alone = true}};
 constexpr CostModel kNaiveCosts[] = {
     {.near = {.event = 40, .string = 5, .match = 4, .filter = 1.4, .cell = 16},
      .far = {.event = 40, .string = 5, .match = 6, .filter = 2, .cell = 30}}};
@@ -127,6 +128,7 @@ const Engine kEngines[] = {
      .unavailable = always_available,
      .build = build_block_bitmap,
      .open = open_block_bitmap,
+     .n_task_events = 4096,
      .costs = kBlockBitmapCosts,
      .on_device = "block-bitmap-cuda"},
     {.name = "block-bitmap-cuda",
@@ -148,7 +150,8 @@ const Engine kEngines[] = {
      .build = build_spatial_grid,
      .open = open_spatial_grid,
      .build_owned = build_owned_spatial_grid,
-     .costs = kSpatialGridCosts},
+     .costs = kSpatialGridCosts,
+     .on_device = "spatial-grid-cuda"},
     {.name = "spatial-grid-cuda",
      .device = "cuda",
      .is_exact = true,

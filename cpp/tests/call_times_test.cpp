@@ -101,6 +101,9 @@ TEST(call_times_give_work_as_many_threads_as_it_is_worth) {
   CHECK_EQ(choose_tasks(256, 100'000, 10, 1, work).n_events, 100'000u);
   // Large tasks for a device, whatever the host's work.
   CHECK_EQ(choose_tasks(65'536, 100'000, 1000, 16, work).n_events, 8192u);
+  // One for each thread, where events of a task share work.
+  CHECK_EQ(choose_tasks(4096, 4097, 1'000'000, 2, work).n_events, 2049u);
+  CHECK_EQ(choose_tasks(4096, 100'000, 1'000'000, 2, work).n_events, 4096u);
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <thread>
 
 #include "against_naive.hpp"
@@ -242,7 +244,7 @@ TEST(translator_remembers_large_calls_for_a_while_and_tries_each_group_once) {
   CHECK(!translator.wants(*segment));
   translator.see_call({Translator::kLargeCall, false}, Side::host, 1);
   CHECK(translator.wants(*segment));
-  CHECK(!translator.wants(*segment_of("spatial-grid")));
+  CHECK(translator.wants(*segment_of("spatial-grid")));
   CHECK(!translator.wants(*segment_of("naive")));
   translator.grow_older();
   CHECK(translator.wants(*segment));
@@ -365,6 +367,128 @@ TEST(translator_stays_on_the_host_in_a_child_of_fork) {
   CHECK(found_by(matcher, events, options) == expected);
 }
 #endif
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", value);
+  return text;
+}
+
+// Enough of them that "auto" takes spatial-grid: half of what the next best takes.
+constexpr std::int64_t kCircles = 20'000;
+
+double random_place(Random& random) { return static_cast<double>(below(random, 100'000)) / 1000; }
+
+// In a square of 100 x 100. Those that end with LIKE cannot move on a device.
+std::vector<std::string> circles(Random& random, std::int64_t n, bool has_patterns) {
+  std::vector<std::string> all(static_cast<std::size_t>(n));
+  for (std::string& each : all) {
+    each = "NEAR(" + number(random_place(random)) + ", " + number(random_place(random)) +
+           ", 2) AND a" + std::to_string(below(random, kNames)) + " > " +
+           std::to_string(below(random, 10));
+    if (has_patterns && below(random, 20) == 0) each += " AND a0 LIKE '%x%'";
+  }
+  return all;
+}
+
+EventBatch placed_events(Random& random, std::size_t n_events) {
+  EventBatch events;
+  events.n_known = kNames;
+  for (std::size_t event = 0; event < n_events; ++event) {
+    if (below(random, 4) == 0) events.add(0, EventValue::of(std::string_view("axb")));
+    for (AttributeId attribute = 1; attribute < kNames; ++attribute) {
+      if (below(random, 3) > 0) continue;
+      events.add(attribute, EventValue::of(static_cast<double>(below(random, 12))));
+    }
+    events.add_position(random_place(random), random_place(random));
+    events.end_event();
+  }
+  return events;
+}
+
+std::vector<Move> random_moves(Random& random, std::size_t n_moves) {
+  std::vector<Move> moves;
+  for (std::size_t at = 0; at < n_moves; ++at) {
+    const auto id = static_cast<std::int64_t>(below(random, kCircles));
+    moves.push_back({IdView::of(id), random_place(random), random_place(random), std::nullopt});
+  }
+  return moves;
+}
+
+// Timed under a sanitizer, another engine may win.
+void check_has_grid_on_device([[maybe_unused]] const Matcher& matcher) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  const std::vector<DeviceReasons> devices = devices_of(matcher);
+  CHECK(std::any_of(devices.begin(), devices.end(), [](const DeviceReasons& each) {
+    return each.engine == "spatial-grid-cuda" && each.why_not.empty();
+  }));
+#endif
+}
+
+TEST(translator_areas_move_on_a_device_too) {
+  Random random(67);
+  for (const bool has_patterns : {false, true}) {
+    Matcher matcher(options_of("auto", 1, has_patterns ? 1 : 3)), naive(options_of("naive"));
+    const std::vector<std::string> predicates = circles(random, kCircles, has_patterns);
+    for (Matcher* each : {&matcher, &naive}) with(*each, predicates);
+    check_has_grid_on_device(matcher);
+    check_same(matcher, naive, placed_events(random, 40));
+    for (const std::size_t n_moves : {1, 40, 5000}) {
+      const std::vector<Move> moves = random_moves(random, n_moves);
+      for (Matcher* each : {&matcher, &naive}) CHECK(each->move(moves).empty());
+      for (const std::size_t n_events : {1, 40}) {
+        check_same(matcher, naive, placed_events(random, n_events));
+      }
+    }
+    // Another index, which begins where the areas are.
+    const std::vector<std::string> more = circles(random, kCircles / 4, false);
+    for (Matcher* each : {&matcher, &naive}) {
+      subscribe(*each, kCircles, more);
+      each->flush();
+    }
+    check_same(matcher, naive, placed_events(random, 40));
+  }
+}
+
+// What moves while an index on the device is built must be there when it is used.
+TEST(translator_areas_move_while_a_device_takes_them_over) {
+  Random random(71);
+  Matcher matcher(options_of("auto", 1, 2)), naive(options_of("naive"));
+  const std::vector<std::string> predicates = circles(random, kCircles, false);
+  for (Matcher* each : {&matcher, &naive}) subscribe(*each, 0, predicates);
+  std::atomic<bool> is_done{false};
+  std::thread matching([&] {
+    Random own(79);
+    while (!is_done) {
+      const EventBatch events = placed_events(own, 1 + below(own, 20));
+      CHECK_EQ(found_by(matcher, events, {Output::ids, Deliver::subscribers}).size(),
+               events.size());
+    }
+  });
+  std::vector<std::vector<Move>> moves;
+  for (std::int64_t round = 1; round <= 2; ++round) {
+    const std::vector<std::string> more = circles(random, kCircles / 10, false);
+    for (Matcher* each : {&matcher, &naive}) subscribe(*each, 100'000 * round, more);
+    std::atomic<bool> is_flushed{false};
+    std::thread moving([&] {
+      // Not for ever: flush() may wait for what moves.
+      for (int each = 0; each < 2000 && !is_flushed; ++each) {
+        moves.push_back(random_moves(random, 20));
+        CHECK(matcher.move(moves.back()).empty());
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    });
+    matcher.flush();
+    is_flushed = true;
+    moving.join();
+  }
+  is_done = true;
+  matching.join();
+  for (const std::vector<Move>& each : moves) CHECK(naive.move(each).empty());
+  const EventBatch events = placed_events(random, 300);
+  const MatchOptions options{Output::ids, Deliver::subscriptions};
+  CHECK(found_by(matcher, events, options) == found_by(naive, events, options));
+}
 
 // For the sanitizers: twins come and go while others match.
 TEST(translator_works_while_others_match_and_subscribe) {

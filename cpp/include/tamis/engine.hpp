@@ -104,6 +104,7 @@ struct CostModel {
   WorkCost far;              // where it lies in memory
   bool needs_areas = false;  // it gains nothing from filters without an area
   double least_share = 0;    // of the filters that match an event; it is not tried with fewer
+  bool needs_alone = false;  // it is not tried for events that come in batches
   // The parameter that the planner sets, if not all have their presets; NaN stands for the number
   // of attributes of an event.
   const char* parameter = nullptr;
@@ -127,13 +128,15 @@ struct Engine {
   // Filters of one slot stand side by side. Gives a MovableIndex.
   std::unique_ptr<Index> (*build_owned)(std::shared_ptr<const FilterTable>, const Parameters&,
                                         std::span<const std::uint32_t> slot_of) = nullptr;
-  // Events that a thread hands over at once, at most, where a matcher has several threads.
+  // Events that a thread hands over at once, at most, where a matcher has several threads. More
+  // than these if its events share work.
   std::size_t n_task_events = 256;
   // One for each way to build it that the planner may choose; none: "auto" never takes it.
   std::span<const CostModel> costs = {};
   // The engine that has the same filters on a GPU: "auto" sends large batches there (translator.hpp
-  // in matcher/). Null: none. It must take the filters that this one takes, must not be one whose
-  // areas move, and must fail, where a device fails, before it begins the first event of a batch.
+  // in matcher/). Null: none. It must take the filters that this one takes, its areas must move if
+  // they do so in this one, and it must fail, where a device fails, before it begins the first
+  // event of a batch.
   const char* on_device = nullptr;
 };
 

@@ -161,32 +161,32 @@ void Matcher::State::unsubscribe(std::span<const IdView> ids) {
   publish();
 }
 
-MovableIndex* Matcher::State::find_movable(std::uint32_t slot) const {
+const Group* Matcher::State::find_movable(std::uint32_t slot) const {
   for (const auto& segment : segments_) {
     for (const Group& group : segment->groups()) {
       if (group.movable() == nullptr) continue;
       group.check();
-      if (group.movable()->can_move(slot)) return group.movable();
+      if (group.can_move(slot)) return &group;
     }
   }
   return nullptr;
 }
 
-// In groups: what a group needs is fetched before its first row is moved, so that misses overlap.
+// Some at a time: what they need is fetched before the first is moved, so that misses overlap.
 void Matcher::State::move_in_place(std::span<const Move> rows, std::span<const InPlace> in_place) {
-  constexpr std::size_t kGroup = 16;
-  std::array<SlotMove, kGroup> group;
+  constexpr std::size_t kSome = 16;
+  std::array<SlotMove, kSome> some;
   for (std::size_t first = 0, end = 0; first < in_place.size(); first = end) {
-    MovableIndex& index = *in_place[first].index;
-    for (; end < in_place.size() && end < first + kGroup && in_place[end].index == &index; ++end) {
+    const Group& group = *in_place[first].group;
+    for (; end < in_place.size() && end < first + kSome && in_place[end].group == &group; ++end) {
       const auto [_, slot, row] = in_place[end];
       store_->centres()->prefetch(slot);
-      group[end - first] = {slot, to_point(space_, rows[row].x, rows[row].y)};
+      some[end - first] = {slot, to_point(space_, rows[row].x, rows[row].y)};
     }
-    index.prefetch({group.data(), end - first});
+    group.movable()->prefetch({some.data(), end - first});
     for (std::size_t at = first; at < end; ++at) {
-      const SlotMove& to = group[at - first];
-      index.follow(to.slot, to.point);
+      const SlotMove& to = some[at - first];
+      group.follow(to.slot, to.point);
       store_->move(to.slot, {rows[in_place[at].row].x, rows[in_place[at].row].y, to.point});
       for (Merger* const merger : {&merger_, &small_merger_}) {
         if (merger->is_busy) merger->note_move(to.slot, store_->n_slots());
@@ -250,9 +250,9 @@ std::vector<RowError> Matcher::State::move(std::span<const Move> rows) {
       fail("a centre must be two finite numbers");
     } else if (!is_place(space_, move.x, move.y)) {
       fail("on earth, a centre is a longitude from -180 to 360 and a latitude from -90 to 90");
-    } else if (MovableIndex* const index =
+    } else if (const Group* const group =
                    move.area.value_or(0) == 0 ? find_movable(slot) : nullptr) {
-      in_place.push_back({index, slot, static_cast<std::uint32_t>(row)});
+      in_place.push_back({group, slot, static_cast<std::uint32_t>(row)});
     } else {
       others.push_back(move);
       row_of_other.push_back(row);

@@ -15,12 +15,13 @@ void EventSample::take(const EventBatch& events, std::size_t begin, std::size_t 
   std::size_t event = begin + n_until_next;
   const std::unique_lock lock(ring_lock_, std::try_to_lock);
   for (; event < end; event += n_taken() < kMostEvents ? 1 : kStride) {
-    if (lock.owns_lock()) copy(events, event, deliver);
+    if (lock.owns_lock()) copy(events, event, deliver, end - begin < kFewEvents);
   }
   n_until_next = event - end;
 }
 
-void EventSample::copy(const EventBatch& events, std::size_t event, Deliver deliver) {
+void EventSample::copy(const EventBatch& events, std::size_t event, Deliver deliver,
+                       bool is_alone) {
   const std::size_t first = events.offsets[event], last = events.offsets[event + 1];
   std::size_t n_bytes = 0;
   for (std::size_t at = first; at < last; ++at) {
@@ -44,6 +45,7 @@ void EventSample::copy(const EventBatch& events, std::size_t event, Deliver deli
     target.y = events.y[event];
   }
   target.deliver = deliver;
+  target.is_alone = is_alone;
   target.n_known = events.n_known;
   target.catalogue_id = events.catalogue_id;
   n_taken_.fetch_add(1, std::memory_order_relaxed);
@@ -81,8 +83,12 @@ SampledEvents EventSample::read(std::uint64_t catalogue_id, std::size_t n_names)
     }
     all.end_event();
     sampled.to_subscribers += event.deliver == Deliver::subscribers ? 1 : 0;
+    sampled.alone += event.is_alone ? 1 : 0;
   }
-  if (all.size() > 0) sampled.to_subscribers /= static_cast<double>(all.size());
+  if (all.size() > 0) {
+    sampled.to_subscribers /= static_cast<double>(all.size());
+    sampled.alone /= static_cast<double>(all.size());
+  }
   return sampled;
 }
 

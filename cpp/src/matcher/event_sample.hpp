@@ -24,6 +24,7 @@ struct SampledEvents {
   EventBatch events;
   double to_subscribers = 0;  // share of them that was delivered to subscribers
   bool is_for_subscribers() const { return to_subscribers >= 0.5; }
+  double alone = 0;  // share of them that came in calls of few events
 };
 
 class EventSample {
@@ -32,6 +33,7 @@ class EventSample {
   static constexpr std::size_t kStride = 127;  // a prime: workloads repeat in round numbers
   // Larger events are left out: the sample stays below 256 times this.
   static constexpr std::size_t kMostValues = 4096, kMostStringBytes = 64 * 1024;
+  static constexpr std::size_t kFewEvents = 8;  // of a call: fewer share nothing
 
   // Events `begin` to `end` of a match. `n_until_next` is the caller's own, and begins with 0.
   void see(const EventBatch& events, std::size_t begin, std::size_t end, Deliver deliver,
@@ -63,12 +65,13 @@ class EventSample {
     double x = 0, y = 0;
     bool has_position = false;
     Deliver deliver = Deliver::subscriptions;
+    bool is_alone = false;
     std::size_t n_known = 0;
     std::uint64_t catalogue_id = 0;
   };
   void take(const EventBatch& events, std::size_t begin, std::size_t end, Deliver deliver,
             std::size_t& n_until_next);
-  void copy(const EventBatch& events, std::size_t event, Deliver deliver);
+  void copy(const EventBatch& events, std::size_t event, Deliver deliver, bool is_alone);
 
   mutable std::mutex ring_lock_;
   std::array<Event, kMostEvents> ring_;

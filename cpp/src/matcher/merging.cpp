@@ -151,31 +151,61 @@ void Matcher::State::build(Merged& merged, SegmentFilters filters,
   merged.plan = std::move(planned.plan);
 }
 
-// Brings the areas of a segment that is about to be published to where they are now: most while
-// others may move, the last ones under the lock. Gives back the slots that cannot move in it.
-std::vector<std::uint32_t> Matcher::State::follow_moves(Merger& merger, const Segment& merged,
-                                                        std::unique_lock<std::mutex>& lock) {
+template <typename Follow>
+void Matcher::State::for_each_moved(Merger& merger, std::unique_lock<std::mutex>& lock,
+                                    Follow follow) {
   constexpr std::size_t kFewMoves = 1000;
   constexpr int kMostRounds = 8;
-  std::vector<std::uint32_t> others;
   for (int round = 0;; ++round) {
     const std::vector<std::uint32_t> slots = std::exchange(merger.moved, {});
     for (const std::uint32_t slot : slots) merger.is_moved[slot] = false;
     const bool is_last = slots.size() <= kFewMoves || round == kMostRounds;
     if (!is_last) lock.unlock();
-    Centre centre;
-    for (const std::uint32_t slot : slots) {
-      bool is_here = false;
-      for (const Group& group : merged.groups()) {
-        if (group.movable() == nullptr || !group.movable()->can_move(slot)) continue;
-        is_here = true;
-        if (store_->centres()->read(slot, centre)) group.movable()->follow(slot, centre.point);
-      }
-      if (!is_here) others.push_back(slot);
-    }
-    if (is_last) return others;
+    for (const std::uint32_t slot : slots) follow(slot);
+    if (is_last) return;
     lock.lock();
   }
+}
+
+// Brings the areas of a segment that is about to be published to where they are now. Gives back the
+// slots that cannot move in it.
+std::vector<std::uint32_t> Matcher::State::follow_moves(Merger& merger, const Segment& merged,
+                                                        std::unique_lock<std::mutex>& lock) {
+  std::vector<std::uint32_t> others;
+  for_each_moved(merger, lock, [&](std::uint32_t slot) {
+    Centre centre;
+    bool is_here = false;
+    for (const Group& group : merged.groups()) {
+      if (!group.can_move(slot)) continue;
+      is_here = true;
+      if (store_->centres()->read(slot, centre)) group.follow(slot, centre.point);
+    }
+    if (!is_here) others.push_back(slot);
+  });
+  return others;
+}
+
+Translator::Settled Matcher::State::settle(const Group& group, const Twin& beside, bool is_new) {
+  Translator::Settled settled{std::unique_lock(writer_)};
+  if (!is_new) {  // it has followed since it was there, or there is none
+    settled.is_whole = beside.index() == nullptr || group.twin()->follows();
+    return settled;
+  }
+  std::vector<std::uint32_t> others;
+  for_each_moved(merger_, settled.lock, [&](std::uint32_t slot) {
+    Centre centre;
+    if (!beside.can_move(slot)) {
+      others.push_back(slot);
+    } else if (store_->centres()->read(slot, centre)) {
+      beside.follow(slot, centre.point);
+    }
+  });
+  // Those of other groups are none of its business.
+  settled.is_whole =
+      !beside.has_failed() && std::none_of(others.begin(), others.end(), [&](std::uint32_t slot) {
+        return group.movable()->can_move(slot);
+      });
+  return settled;
 }
 
 // Slots that moved while a merge put them where areas cannot move: as new subscriptions.

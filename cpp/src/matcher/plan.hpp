@@ -19,6 +19,8 @@ struct EventFacts {
   double to_subscribers = 0;      // share of events that were delivered to subscribers
   std::vector<double> presences;  // [n_attributes] share of events that have each
   bool is_for_subscribers() const { return to_subscribers >= 0.5; }
+  double alone = 0;  // share of events that came in calls of few
+  bool is_alone() const { return alone >= 0.5; }
 };
 
 // Work that an index does for an event, in the units of Counters.

@@ -24,6 +24,9 @@ constexpr std::size_t kMinEvents = 16;  // fewer say less than a guess
 constexpr std::size_t kMinGroupFilters = 256;
 // A plan that is not the simplest must be so much cheaper.
 constexpr double kWorthwhile = 0.9;
+// The same for subscribers: one that is settled in a group is looked for in the others all the
+// same, and an engine with its likeliest filters in front loses them to several.
+constexpr double kWorthwhileForSubscribers = 0.5;
 // Events are of one width if nine of ten have at most so many times the attributes of one of ten.
 constexpr double kSameWidth = 2;
 // Work below this, over all events of a trial, is too little to tell how it grows.
@@ -326,6 +329,7 @@ std::vector<Estimate> Planner::candidates(const Part& part) const {
     if ((features & ~engine.features) != 0 || n_constraints > engine.n_most_constraints) continue;
     for (const CostModel& cost : engine.costs) {
       if (cost.needs_areas && !has_areas) continue;
+      if (cost.needs_alone && !facts_.is_alone()) continue;
       Parameters given;
       Estimate& candidate = found.emplace_back();
       candidate.cost = &cost;
@@ -474,7 +478,8 @@ SegmentPlan Planner::plan() {
         }
       }
     }
-    if (groups.size() > 1 && ns < kWorthwhile * plan.whole.chosen().ns) {
+    const double most = facts_.is_for_subscribers() ? kWorthwhileForSubscribers : kWorthwhile;
+    if (groups.size() > 1 && ns < most * plan.whole.chosen().ns) {
       plan.groups = std::move(groups);
       parts_ = std::move(parts);
       index_ = nullptr;
@@ -527,6 +532,7 @@ EventFacts facts_of(const SampledEvents& sampled, bool is_guess) {
   const EventBatch& events = sampled.events;
   EventFacts facts;
   facts.to_subscribers = sampled.to_subscribers;
+  facts.alone = sampled.alone;
   facts.is_guess = is_guess;
   facts.n_events = events.size();
   if (events.size() == 0) return facts;
@@ -546,6 +552,7 @@ EventFacts facts_of(const SampledEvents& sampled, bool is_guess) {
 
 double difference(const EventFacts& before, const EventFacts& now) {
   if (before.is_for_subscribers() != now.is_for_subscribers()) return 1;
+  if (before.is_alone() != now.is_alone()) return 1;
   double apart = std::abs(before.positions - now.positions);
   double all = 1;
   const std::size_t n_most = std::max(before.presences.size(), now.presences.size());

@@ -24,6 +24,7 @@ SampledEvents first_events(const SampledEvents& sampled, std::size_t n_most) {
   const EventBatch& events = sampled.events;
   SampledEvents first;
   first.to_subscribers = sampled.to_subscribers;
+  first.alone = sampled.alone;
   EventBatch& some = first.events;
   some.n_known = events.n_known;
   some.catalogue_id = events.catalogue_id;

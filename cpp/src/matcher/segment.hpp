@@ -83,6 +83,18 @@ class Group {
   const FilterTable& table() const { return *filters_.table; }
   const Index& index() const { return *index_; }
   MovableIndex* movable() const { return movable_; }  // the index, for the writer; or null
+  // Areas move in the index and in what is beside it on a device; for the writer.
+  bool can_move(std::uint32_t slot) const {
+    if (movable_ == nullptr || !movable_->can_move(slot)) return false;
+    const Twin* const beside = twin();
+    return beside == nullptr || !beside->follows() || beside->can_move(slot);
+  }
+  void follow(std::uint32_t slot, const Point& point) const {
+    movable_->follow(slot, point);
+    if (const Twin* const beside = twin(); beside != nullptr && beside->follows()) {
+      beside->follow(slot, point);
+    }
+  }
   const std::uint32_t* slot_of() const { return filters_.slot_of.data(); }
   const std::uint32_t* subscriber_of() const { return filters_.subscriber_of.data(); }
   // Different ones. Counted when it is first asked for.
@@ -96,7 +108,8 @@ class Group {
   std::size_t n_table_bytes() const;
 
   // The index beside it on a device, or why there is none; null: that was not asked yet. Any thread
-  // may read it, and it lives as long as the group; one thread sets it.
+  // may read it, and it lives as long as the group; one thread sets it. Where areas move, the
+  // writer must not do so meanwhile.
   const Twin* twin() const { return twin_.load(std::memory_order_acquire); }
   void set_twin(std::unique_ptr<Twin> twin) const {
     twin->keep(twin_.load(std::memory_order_relaxed));

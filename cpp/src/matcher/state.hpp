@@ -68,7 +68,8 @@ class Matcher::State {
                             given.parameters.begin()->first);
       }
       sample = std::make_unique<EventSample>();
-      translator = std::make_unique<Translator>(given.device_from, given.n_threads);
+      translator = std::make_unique<Translator>(
+          given.device_from, given.n_threads, [this](const auto&... of) { return settle(of...); });
     } else {
       choice_ = EngineChoice{&find_engine(given.engine), {}};
       choice_->parameters = complete_parameters(*choice_->engine, given.parameters);
@@ -206,16 +207,20 @@ class Matcher::State {
   std::vector<RowError> check_ids(std::span<const NewSubscription> rows, IdType& type) const;
   void take(std::span<const NewSubscription> rows, std::vector<Staged>& staged);
   void append(std::span<const NewSubscription> rows, Staged& staged);
-  // The index in which the area of the slot can move, or null.
-  MovableIndex* find_movable(std::uint32_t slot) const;
+  // The group in which the area of the slot can move, or null.
+  const Group* find_movable(std::uint32_t slot) const;
   struct InPlace {
-    MovableIndex* index;
+    const Group* group;
     std::uint32_t slot, row;
   };
   void move_in_place(std::span<const Move> rows, std::span<const InPlace> in_place);
   std::vector<RowError> move_by_text(std::span<const Move> rows,
                                      std::vector<NewSubscription>& moved,
                                      std::deque<std::string>& texts) const;
+  // Calls follow(slot) for the slots that have moved since the merger became busy or this was
+  // called before: for most while others may move, for the last ones under the lock.
+  template <typename Follow>
+  void for_each_moved(Merger& merger, std::unique_lock<std::mutex>& lock, Follow follow);
   std::vector<std::uint32_t> follow_moves(Merger& merger, const Segment& merged,
                                           std::unique_lock<std::mutex>& lock);
   void resubscribe(std::span<const std::uint32_t> slots);
@@ -288,6 +293,8 @@ class Matcher::State {
   // Are there events that no plan has seen, enough of them for a flush to wait for?
   bool has_new_events() const;
   bool wants_twins() const;
+  // Not under the lock: takes it. Of the merging thread.
+  Translator::Settled settle(const Group& group, const Twin& beside, bool is_new);
   void translate(std::unique_lock<std::mutex>& lock);
   void put_off_look();
   void run_look(std::unique_lock<std::mutex>& lock);

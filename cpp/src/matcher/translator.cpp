@@ -27,10 +27,33 @@ Parameters parameters_for(const Engine& twin, const Parameters& of_host) {
   return complete_parameters(twin, shared);
 }
 
+// With all areas where they are now; moves that come from now on are left out.
+std::unique_ptr<Index> build_beside(const Group& group, const EngineChoice& choice) {
+  const SegmentFilters& filters = group.filters();
+  const Engine& engine = *choice.engine;
+  if (engine.build_owned == nullptr) return engine.build(filters.table, choice.parameters);
+  std::unique_ptr<Index> index =
+      engine.build_owned(filters.table, choice.parameters, filters.slot_of.span());
+  if (filters.centres == nullptr) return index;
+  auto& movable = dynamic_cast<MovableIndex&>(*index);
+  movable.attach(filters.centres);
+  Centre centre;
+  for (std::size_t filter = 0; filter < group.size(); filter = filters.end_of_slot(filter)) {
+    const std::uint32_t slot = filters.slot_of[filter];
+    if (!filters.centres->read(slot, centre)) continue;
+    if (!movable.can_move(slot)) throw ArgumentError(kMovedTwin);
+    movable.follow(slot, centre.point);
+  }
+  return index;
+}
+
 }  // namespace
 
-Translator::Translator(std::optional<std::size_t> device_from, std::size_t n_threads)
-    : device_from_(device_from), n_threads_(n_threads), process_(::getpid()) {}
+Translator::Translator(std::optional<std::size_t> device_from, std::size_t n_threads, Settle settle)
+    : device_from_(device_from),
+      n_threads_(n_threads),
+      settle_(std::move(settle)),
+      process_(::getpid()) {}
 
 bool Translator::is_wanted() const {
   // A child of fork finds this as some other thread left it, and has no device.
@@ -40,8 +63,7 @@ bool Translator::is_wanted() const {
 }
 
 bool Translator::wants(const Group& group) const {
-  return group.engine().on_device != nullptr && group.movable() == nullptr &&
-         (device_from_ || group.size() >= kLeastFilters);
+  return group.engine().on_device != nullptr && (device_from_ || group.size() >= kLeastFilters);
 }
 
 bool Translator::wants(const Segment& segment) const {
@@ -79,10 +101,11 @@ void Translator::translate(const Group& group, const SampledEvents& events, bool
     for (FilterIdx filter = 0; filter < group.size(); ++filter) {
       if (!choice.can_index(group.table(), filter)) return give_up("it cannot index all filters");
     }
-    std::shared_ptr<const Index> index = before == nullptr ? nullptr : before->index();
-    if (!index) index = twin->build(group.filters().table, choice.parameters);
+    std::shared_ptr<Index> index = before == nullptr ? nullptr : before->index();
+    const bool is_new = index == nullptr;
+    if (is_new) index = build_beside(group, choice);
     if (device_from_) {
-      set_twin(group, std::make_unique<Twin>(*twin, std::move(index), *device_from_));
+      set_twin(group, std::make_unique<Twin>(*twin, std::move(index), *device_from_), is_new);
       return;
     }
     const TrialTargets targets =
@@ -92,7 +115,7 @@ void Translator::translate(const Group& group, const SampledEvents& events, bool
     const Calibration measured = calibrate({group.index(), group.engine()}, {*index, *twin},
                                            targets, events.events, n_threads_);
     if (measured.least_events != kNever) {
-      set_twin(group, std::make_unique<Twin>(*twin, std::move(index), measured));
+      set_twin(group, std::make_unique<Twin>(*twin, std::move(index), measured), is_new);
       return;
     }
     lost_with_[twin] = group.size();
@@ -114,7 +137,12 @@ void Translator::translate(const Group& group, const SampledEvents& events, bool
   }
 }
 
-void Translator::set_twin(const Group& group, std::unique_ptr<Twin> twin) {
+void Translator::set_twin(const Group& group, std::unique_ptr<Twin> twin, bool is_new) {
+  Settled settled;
+  if (settle_ && group.movable() != nullptr) {
+    settled = settle_(group, *twin, is_new && twin->index() != nullptr);
+    if (!settled.is_whole) twin = std::make_unique<Twin>(twin->engine(), kMovedTwin);
+  }
   if (twin->index()) {
     times_.forget();
     has_device_.store(true, std::memory_order_relaxed);

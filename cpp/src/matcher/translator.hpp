@@ -6,11 +6,14 @@
 //     match        a call goes there if calls of its size were quicker there (call_times.hpp);
 //                  at first, if it has least_events and more
 //
-// Plans, images and moves know the index on the host alone.
+// Plans and images know the index on the host alone. Areas that move do so in both: what moved
+// while the second one was built follows before it is published.
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,7 +35,17 @@ class Translator {
   // Fewer events say nothing of how long calls take.
   static constexpr std::size_t kLeastSample = 16;
 
-  Translator(std::optional<std::size_t> device_from, std::size_t n_threads);
+  // Where areas move, an index is about to be set beside a group: brings them to where they are now
+  // in a new one, and keeps the writer from moving more as long as the lock is held. It is not
+  // whole if an area has moved that cannot move there.
+  struct Settled {
+    std::unique_lock<std::mutex> lock;
+    bool is_whole = true;
+  };
+  using Settle = std::function<Settled(const Group& group, const Twin& beside, bool is_new)>;
+
+  // Without `settle`: nobody moves.
+  Translator(std::optional<std::size_t> device_from, std::size_t n_threads, Settle settle = {});
 
   // Where a call goes.
   Side choose_side(std::span<const std::shared_ptr<const Segment>> segments, CallKind call) {
@@ -69,10 +82,11 @@ class Translator {
   bool is_wanted() const;
   bool wants(const Group& group) const;
   void translate(const Group& group, const SampledEvents& events, bool is_again);
-  void set_twin(const Group& group, std::unique_ptr<Twin> twin);
+  void set_twin(const Group& group, std::unique_ptr<Twin> twin, bool is_new = false);
 
   const std::optional<std::size_t> device_from_;  // MatcherOptions
   const std::size_t n_threads_;
+  const Settle settle_;
   const int process_;
   std::atomic<int> lately_{0};
   std::atomic<bool> has_device_{false};  // ever had

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <new>
+
 #include "tamis/error.hpp"
 
 namespace tamis {
@@ -14,13 +16,14 @@ Twin::Twin(const Engine& engine, std::string why_not, const Calibration* measure
   if (measured != nullptr) measured_ = *measured;
 }
 
-Twin::Twin(const Engine& engine, std::shared_ptr<const Index> index, std::size_t least_events)
+Twin::Twin(const Engine& engine, std::shared_ptr<Index> index, std::size_t least_events)
     : engine_(engine),
       index_(std::move(index)),
+      movable_(dynamic_cast<MovableIndex*>(index_.get())),
       least_events_(least_events),
       process_(::getpid()) {}
 
-Twin::Twin(const Engine& engine, std::shared_ptr<const Index> index, const Calibration& measured)
+Twin::Twin(const Engine& engine, std::shared_ptr<Index> index, const Calibration& measured)
     : Twin(engine, std::move(index), measured.least_events) {
   is_measured_ = true;
   measured_ = measured;
@@ -49,6 +52,14 @@ void Twin::match(const EventBatch& events, std::size_t begin, std::size_t end,
   // begun are whole.
   const std::size_t next = begin + out.n_events();
   if (next < end) host.match(events, next, end, scratch_on_host, out);
+}
+
+void Twin::follow(std::uint32_t slot, const Point& point) const {
+  try {
+    movable_->follow(slot, point);
+  } catch (const std::bad_alloc&) {
+    switch_off("this machine has no memory for what moves there");
+  }
 }
 
 DeviceReasons Twin::reasons() const {

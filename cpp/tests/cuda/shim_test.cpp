@@ -152,7 +152,7 @@ TEST(shim_device_that_is_lost_in_a_call_of_auto_leaves_the_host_to_go_on) {
     const std::unique_ptr<Index> host = built(name, table);
     const std::unique_ptr<Scratch> host_scratch = host->make_scratch();
     const Engine& engine = find_engine(find_engine(name).on_device);
-    const std::shared_ptr<const Index> index = built(engine.name, table);
+    const std::shared_ptr<Index> index = built(engine.name, table);
     for (const Output output : {Output::ids, Output::bitset, Output::count}) {
       std::size_t n_partial = 0;
       for (std::size_t n_calls = 0, is_whole = 0; is_whole == 0; n_calls += 1 + n_calls / 8) {

@@ -146,8 +146,8 @@ class Throughput:
 
     def __init__(self, subject: Subject, cell: Cell, events: pa.Table, seconds: float) -> None:
         answers = subject.answers
-        most = max(answers.counts, default=0)
-        fitting = MAX_CHUNK_IDS // (most + 1)
+        usual = sum(answers.counts) / max(1, len(answers.counts))
+        fitting = int(MAX_CHUNK_IDS / (usual + 1))
         if cell.output == "bitset":
             fitting = MAX_BITSET_BYTES * 8 // max(1, subject.workload.n_subscriptions)
         elif cell.output == "count":
