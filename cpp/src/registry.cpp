@@ -38,6 +38,7 @@ constexpr double kEventAttributes = std::numeric_limits<double>::quiet_NaN();
 constexpr CostModel kTupleKeyCosts[] = {
     {.near = {.number = 17, .string = 68, .match = 4, .constraint = 0.2, .candidate = 5, .cell = 3},
      .far = {.number = 26, .string = 100, .match = 6, .constraint = 1, .candidate = 20, .cell = 7},
+     .settling = 0.25,
      .parameter = "event_attributes",
      .value = kEventAttributes}};
 constexpr CostModel kBlockBitmapCosts[] = {

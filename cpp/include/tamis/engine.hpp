@@ -105,6 +105,9 @@ struct CostModel {
   bool needs_areas = false;  // it gains nothing from filters without an area
   double least_share = 0;    // of the filters that match an event; it is not tried with fewer
   bool needs_alone = false;  // it is not tried for events that come in batches
+  // Of the filters that an engine must look at until some ten subscribers are settled: this one has
+  // those in front that match most events.
+  double settling = 1;
   // The parameter that the planner sets, if not all have their presets; NaN stands for the number
   // of attributes of an event.
   const char* parameter = nullptr;

@@ -27,6 +27,8 @@ constexpr double kWorthwhile = 0.9;
 // The same for subscribers: one that is settled in a group is looked for in the others all the
 // same, and an engine with its likeliest filters in front loses them to several.
 constexpr double kWorthwhileForSubscribers = 0.5;
+// So few that engines have the likeliest filters of each in front (tuple_key/likely.hpp).
+constexpr std::size_t kFewSubscribers = 64;
 // Events are of one width if nine of ten have at most so many times the attributes of one of ten.
 constexpr double kSameWidth = 2;
 // Work below this, over all events of a trial, is too little to tell how it grows.
@@ -287,7 +289,9 @@ class Planner {
     facts_ = facts_of(is_guess ? guessed_ : seen, is_guess);
     events_ = is_guess ? &guessed_.events : &seen.events;
     if (facts_.is_for_subscribers() && filters.size() > 0) {
-      n_until_settled_ = matches_until_settled(filters.subscriber_of.span());
+      const std::span<const std::uint32_t> subscribers = filters.subscriber_of.span();
+      n_until_settled_ = matches_until_settled(subscribers);
+      n_subscribers_ = TrialTargets::subscribers(subscribers).n_all();
     }
   }
 
@@ -308,7 +312,8 @@ class Planner {
   EventFacts facts_;
   // Matches after which an event needs no further look; for subscriptions that is never.
   double n_until_settled_ = std::numeric_limits<double>::infinity();
-  std::vector<Part> parts_;  // of the groups of the plan
+  std::size_t n_subscribers_ = 0;  // 0: it does not matter
+  std::vector<Part> parts_;        // of the groups of the plan
   std::shared_ptr<const Index> index_;
   double n_matches_ = 0;
 };
@@ -374,7 +379,10 @@ Trial Planner::try_out(const Estimate& candidate, const Part& part, const Sample
       trial.estimate.work.*unit = more * std::pow(scale, power);
     }
     // Engines stop where every subscriber is settled; a sample has too few matches to get there.
-    const double looked_at = std::min(1.0, n_until_settled_ / std::max(1e-9, trial.n_matches));
+    const double until = n_subscribers_ <= kFewSubscribers
+                             ? candidate.cost->settling * n_until_settled_
+                             : n_until_settled_;
+    const double looked_at = std::min(1.0, until / std::max(1e-9, trial.n_matches));
     trial.n_matches *= looked_at;
     for (const auto unit : kUnits) trial.estimate.work.*unit *= looked_at;
   }
