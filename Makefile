@@ -122,7 +122,7 @@ check-oldest: setup
 # Other machines: the baseline on a CPU of 2008, and another architecture. An emulator is some
 # twenty times slower: what is large and the same everywhere is left out.
 EMULATED := -counters_fit -through_every_output -hundreds_of_attributes -keeps_its_rate -readers -every_size \
-            -crowded -many_lives -simd_level -mixed_filters \
+            -crowded -many_lives -simd_level -mixed_filters -areas_move \
             -the_same_on_a_device -child_of_fork  # the last has threads: they crash the emulator, not us
 check-portable: test-core
 	@command -v qemu-x86_64 > /dev/null || { echo "check-portable needs qemu-user; .ci/run installs it"; exit 1; }
