@@ -14,9 +14,9 @@
 // ranks do not say all (several intervals, patterns, areas, residuals). The records of a block have
 // one size, up to 64 bytes a power of two: no list says where they are, and few share a cache line.
 //
-// Many events go block by block: first all of them through the summaries, then each block with all
-// events that visit it, so that its lines come to the cache once. What they find is put in order of
-// events afterwards.
+// Many events go block by block: for each tuple first all of them through its summary, then each
+// block with all events that visit it, so that its lines come to the cache once. Candidates are
+// verified when their records have come. What events find is put in their order afterwards.
 //
 // Invariants: a filter stands in one block; the bits behind the last filter of a block are zero in
 // all of its lines; a line has the bit of every filter that accepts some rank of the cell.
@@ -91,6 +91,10 @@ class LinesScratch final : public Scratch {
   struct Candidates {
     std::vector<std::uint32_t> places;  // of records
     std::vector<Run> runs;
+    void clear() {
+      places.clear();
+      runs.clear();
+    }
   };
   Candidates fetched, fetching;       // of a tile: these are verified while those are on their way
   std::vector<std::uint32_t> places;  // of one event
@@ -632,8 +636,7 @@ void LinesIndex::verify_fetched(LinesScratch& scratch, Tally& tally) const {
     run.end = static_cast<std::uint32_t>(scratch.found.size());
     scratch.runs.push_back(run);
   }
-  scratch.fetched.places.clear();
-  scratch.fetched.runs.clear();
+  scratch.fetched.clear();
   std::swap(scratch.fetched, scratch.fetching);
 }
 
@@ -643,6 +646,8 @@ void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::si
   const std::size_t n_attributes = table_->n_attributes();
   const std::size_t n_events = end - begin;
   scratch.n_most_visits = 0;
+  scratch.fetched.clear();  // a call that failed may have left some
+  scratch.fetching.clear();
   scratch.found.clear();
   scratch.runs.clear();
   scratch.open.clear();
