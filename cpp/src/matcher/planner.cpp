@@ -628,7 +628,7 @@ double model_ns(const Segment& segment, const SampledEvents& sampled) {
     if (cost == choice.engine->costs.end()) return std::numeric_limits<double>::infinity();
     const Counted counted = count_work(group.index(), targets_of(group, facts), events);
     const Modelled modelled = model(*cost, counted.work, facts, counted.n_matches,
-                                    static_cast<double>(group.index().n_bytes()));
+                                    static_cast<double>(group.n_built_bytes()));
     ns += modelled.fixed + modelled.growing;
   }
   return ns;

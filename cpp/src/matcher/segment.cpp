@@ -112,6 +112,7 @@ Group::Group(SegmentFilters filters, EngineChoice choice)
       runs_(find_runs(filters_.slot_of.span())) {
   std::unique_ptr<Index> index = build_index(filters_, choice_);
   movable_ = as_movable(index.get(), filters_.centres);
+  n_built_bytes_ = index->n_bytes();
   index_ = std::move(index);
 }
 
@@ -119,6 +120,7 @@ Group::Group(SegmentFilters filters, EngineChoice choice, std::shared_ptr<const 
     : choice_(std::move(choice)),
       filters_(std::move(filters)),
       index_(std::move(index)),
+      n_built_bytes_(index_->n_bytes()),
       has_repeats_(find_repeats(filters_)),
       runs_(find_runs(filters_.slot_of.span())) {}
 

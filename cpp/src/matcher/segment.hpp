@@ -106,6 +106,8 @@ class Group {
   bool has_repeats() const { return has_repeats_; }           // some slot has several filters
   const std::uint64_t* runs() const { return runs_.data(); }  // of slots, for Collector::Setup
   std::size_t n_table_bytes() const;
+  // Of the index when it was built. The writer alone may ask it for its size where areas move.
+  std::size_t n_built_bytes() const { return n_built_bytes_; }
 
   // The index beside it on a device, or why there is none; null: that was not asked yet. Any thread
   // may read it, and it lives as long as the group; one thread sets it. Where areas move, the
@@ -135,6 +137,7 @@ class Group {
         filters_(std::move(other.filters_)),
         index_(std::move(other.index_)),
         movable_(other.movable_),
+        n_built_bytes_(other.n_built_bytes_),
         n_subscribers_(other.n_subscribers_.load()),
         has_repeats_(other.has_repeats_),
         runs_(std::move(other.runs_)),
@@ -152,6 +155,7 @@ class Group {
   SegmentFilters filters_;
   std::shared_ptr<const Index> index_;
   MovableIndex* movable_ = nullptr;
+  std::size_t n_built_bytes_ = 0;
   mutable std::atomic<std::size_t> n_subscribers_{0};  // 0: not counted
   bool has_repeats_ = false;
   std::vector<std::uint64_t> runs_;
