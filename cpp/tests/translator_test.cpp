@@ -497,7 +497,7 @@ TEST(translator_has_areas_follow_on_a_device) {
   CHECK(found(group.index()) == expected);
   CHECK(found(*twin->index()) == expected);
 
-  // Where one has moved that cannot do so there, there is none.
+  // It is built once.
   translator.translate(*segment, {}, false);
   CHECK(group.twin() == twin);
 }
