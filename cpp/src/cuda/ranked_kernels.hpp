@@ -6,6 +6,7 @@
 
 #include "engines/tuple_key/items.hpp"
 #include "launch.hpp"
+#include "pairs_launch.hpp"
 #include "ranked_launch.hpp"
 
 namespace tamis::cuda {
@@ -36,6 +37,32 @@ struct EventCells {
   }
 };
 
+// A record, of which the first words are read at once: most have no more. Those behind a short one
+// are others', or kRecordPad.
+struct RecordWords {
+  const std::uint64_t* from;
+  std::uint64_t head, first, second, third;  // no array, which would lie in memory
+  static_assert(kRecordPad == 3);
+
+  TAMIS_DEVICE explicit RecordWords(const std::uint64_t* record)
+      : from(record), head(record[0]), first(record[1]), second(record[2]), third(record[3]) {}
+  TAMIS_DEVICE std::uint32_t filter() const { return static_cast<std::uint32_t>(head); }
+  TAMIS_DEVICE std::uint32_t n_lanes() const {
+    return static_cast<std::uint32_t>(head >> 32) & 0xFFFF;
+  }
+  TAMIS_DEVICE std::uint64_t flags() const { return head >> 48; }
+  TAMIS_DEVICE MatchPair pair_of(std::uint32_t event) const {
+    return {event | ((flags() & tuple_key::kVerify) != 0 ? MatchPair::kVerify : 0), filter()};
+  }
+  template <typename Lane>
+  TAMIS_DEVICE std::uint32_t lane(std::uint32_t at) const {
+    constexpr std::uint32_t kInWord = 8 / sizeof(Lane);
+    std::uint64_t word = at < kInWord ? first : at < 2 * kInWord ? second : third;
+    if (at >= 3 * kInWord) word = from[1 + at / kInWord];
+    return static_cast<Lane>(word >> (8 * sizeof(Lane) * (at % kInWord)));
+  }
+};
+
 // The ranks of an event, which a kernel before has written: values [kMost][stride].
 template <std::uint32_t kMost>
 struct EventRanks {
@@ -60,16 +87,29 @@ struct EventRanks {
 
   // Do all lanes of the record hold?
   template <typename Lane>
-  TAMIS_DEVICE bool holds(const RankedSlot* slots, const std::uint64_t* record,
-                          std::uint32_t n_lanes) const {
+  TAMIS_DEVICE bool holds(const RankedSlot* slots, const RecordWords& record) const {
     constexpr std::uint32_t kNegated = std::uint32_t{1} << (8 * sizeof(Lane) - 1);
-    const Lane* const lanes = reinterpret_cast<const Lane*>(record + 1);
-    for (std::uint32_t lane = 0; lane < n_lanes; ++lane) {
-      const std::uint32_t rank = rank_of(slots[lanes[lane] & (kNegated - 1)]);
-      if (!tuple_key::lane_holds(rank, lanes[n_lanes + lane], lanes[2 * n_lanes + lane],
-                                 (lanes[lane] & kNegated) != 0)) {
-        return false;
+    constexpr std::uint32_t kStep = 4;
+    const std::uint32_t n_lanes = record.n_lanes();
+    for (std::uint32_t first = 0; first < n_lanes; first += kStep) {
+      RankedSlot of[kStep];  // all on their way at once
+      TAMIS_UNROLL for (std::uint32_t at = 0; at < kStep; ++at) {
+        of[at] = {};
+        if (first + at < n_lanes) {
+          of[at] = slots[record.template lane<Lane>(first + at) & (kNegated - 1)];
+        }
       }
+      bool all_hold = true;
+      TAMIS_UNROLL for (std::uint32_t at = 0; at < kStep; ++at) {
+        const std::uint32_t lane = first + at;
+        if (lane < n_lanes) {
+          all_hold &=
+              tuple_key::lane_holds(rank_of(of[at]), record.template lane<Lane>(n_lanes + lane),
+                                    record.template lane<Lane>(2 * n_lanes + lane),
+                                    (record.template lane<Lane>(lane) & kNegated) != 0);
+        }
+      }
+      if (!all_hold) return false;
     }
     return true;
   }

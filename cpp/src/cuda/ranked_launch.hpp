@@ -34,6 +34,8 @@ struct alignas(8) RankedValue {
   std::uint32_t attribute, rank;
 };
 
+inline constexpr std::size_t kRecordPad = 3;  // words that may be read behind the last record
+
 // Events of a few numbers each. Memory of the device, or pinned memory of the host.
 //
 // Packed: cell after cell, each of all events, attribute << 16 | value, the value a 16-bit integer;

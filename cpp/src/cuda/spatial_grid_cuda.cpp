@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <random>
@@ -23,8 +24,8 @@ using tuple_key::kVerify;
 using tuple_key::RecordEncoder;
 
 // An event has some five names and buckets divide areas by a hundred: where names divide them, a
-// cell costs five probes, each like ten areas, and an area 1/25. Guessed; not measured one by one.
-constexpr GridCosts kCosts{10, 1, 1250};
+// row of cells costs five probes, and an area 1/25.
+constexpr GridCosts kCosts{.probe = 10, .area = 1, .crowded_probe = 250, .is_by_row = true};
 constexpr std::size_t kBucketsPerKey = 4;
 constexpr std::size_t kMostBuckets = std::size_t{1} << 26;
 
@@ -45,19 +46,56 @@ bool has_clash(const GridLevel& level, bool is_flat, std::uint32_t n_terms) {
   return false;
 }
 
-// Factors and the number of buckets for about `n_keys` keys.
-void set_buckets(GridLevel& level, std::size_t n_keys, bool is_flat) {
+// What the places of a level look up.
+struct LevelKeys {
+  std::vector<std::uint64_t> hashes;  // of (cell, term)
+  Cell low{kMostCell, kMostCell, kMostCell}, high{-kMostCell, -kMostCell, -kMostCell};
+  std::uint32_t last_term = 0;
+  bool has_any = false;
+
+  void add(const Cell& cell, std::uint32_t level, std::uint32_t term) {
+    hashes.push_back(hash_key({cell, level, term}));
+    for (std::int32_t Cell::* axis : {&Cell::x, &Cell::y, &Cell::z}) {
+      low.*axis = std::min(low.*axis, cell.*axis);
+      high.*axis = std::max(high.*axis, cell.*axis);
+    }
+    last_term = std::max(last_term, term);
+  }
+  // How many (cell, term) there are in the box around all, which can be more than a number takes.
+  double n_in_box() const { return side(&Cell::x) * side(&Cell::y) * side(&Cell::z) * n_terms(); }
+  // With cells that an event reaches from outside.
+  double side(std::int32_t Cell::* axis) const {
+    return static_cast<double>(high.*axis) - low.*axis + kGridMostCells;
+  }
+  double n_terms() const { return last_term + 1.0; }
+};
+
+// Factors and the number of buckets.
+void set_buckets(GridLevel& level, LevelKeys& keys, bool is_flat) {
   const std::uint32_t n_terms = level.level.names != 0 ? kGridTerms : 1;
+  std::sort(keys.hashes.begin(), keys.hashes.end());
+  const auto end = std::unique(keys.hashes.begin(), keys.hashes.end());
   const std::size_t n_around = n_terms * (is_flat ? 121u : 1331u);
-  std::size_t n_buckets =
-      std::min(std::bit_ceil(std::max({std::size_t{64}, 8 * n_around, kBucketsPerKey * n_keys})),
-               kMostBuckets);
+  const std::size_t n_keys = static_cast<std::size_t>(end - keys.hashes.begin());
+  const std::size_t n_wanted = std::clamp<std::size_t>(
+      std::bit_ceil(std::max(8 * n_around, kBucketsPerKey * n_keys)), kGridChunk, kMostBuckets);
+  // One for each key, if the places fill the space well enough.
+  if (keys.n_in_box() <= static_cast<double>(n_wanted)) {
+    const auto side = [&](std::int32_t Cell::* axis) {
+      return static_cast<std::uint32_t>(keys.side(axis));
+    };
+    level.mask = static_cast<std::uint32_t>(n_wanted - 1);
+    level.y_factor = side(&Cell::x);
+    level.z_factor = level.y_factor * side(&Cell::y);
+    level.term_factor = level.z_factor * (is_flat ? 1 : side(&Cell::z));
+    if (!has_clash(level, is_flat, n_terms)) return;
+  }
+  std::size_t n_buckets = n_wanted;
   std::mt19937 random(1);
   const auto odd = [&] { return static_cast<std::uint32_t>(random()) | 1; };
   for (int tried = 0;; ++tried) {
     if (tried > 0 && tried % 16 == 0) n_buckets *= 2;
     level.mask = static_cast<std::uint32_t>(n_buckets - 1);
-    level.x_factor = odd();
     level.y_factor = odd();
     level.z_factor = is_flat ? 0 : odd();
     level.term_factor = odd();
@@ -75,31 +113,38 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
   const Places made = make_places(table, {}, is_flat, kCosts);
   const std::size_t n_attributes = table.n_attributes();
 
-  std::vector<GridPlace> places;
-  std::vector<double> place_z;
   std::vector<GridHome> homes;
   std::vector<std::uint64_t> records;
-  std::vector<std::vector<std::uint64_t>> keys(made.levels.size());  // hashes
-  std::vector<bool> has_any(made.levels.size());
+  std::vector<LevelKeys> keys(made.levels.size());
+  if (made.levels.size() > kGridMostLevels) {
+    throw ArgumentError("areas of engine spatial-grid-cuda have too many sizes");
+  }
   std::vector<bool> must_stay;  // beside movable_
   for (PlaceIdx idx = 0; idx < made.places.size(); ++idx) {
     const Place& from = made.places[idx];
     const FilterIdx filter = from.first;
     if (encoder.is_impossible(filter)) continue;
-    const std::size_t at = records.size();
-    records.resize(at + encoder.size_of(filter));
-    encoder.write(filter, records.data() + at);
-    if (from.has_circle == 0 && table.filter(filter).areas.count > 0) records[at] |= kVerify << 48;
+    constexpr std::size_t kLine = GridRecord::kLine;
+    const std::size_t at = records.size(), at_filter = at + GridRecord::kWords;
+    const std::size_t n_words =
+        GridRecord::kWords + std::max<std::size_t>(encoder.size_of(filter), 1 + kRecordPad);
+    records.resize(at + (n_words + kLine - 1) / kLine * kLine);
+    const GridRecord place{from.centre.x, from.centre.y, from.centre.z, from.limit};
+    std::memcpy(&records[at], &place, sizeof place);
+    encoder.write(filter, &records[at_filter]);
+    std::uint64_t flags = from.has_circle != 0 ? GridRecord::kCircle : 0;
+    if (from.has_circle == 0 && table.filter(filter).areas.count > 0) flags |= kVerify;
+    records[at_filter] |= flags << 48;
     if (!owners.empty()) {
       if (movable_.empty() || movable_.back().slot != owners[filter]) {
-        movable_.push_back({owners[filter], static_cast<std::uint32_t>(places.size()), 0});
+        movable_.push_back({owners[filter], static_cast<std::uint32_t>(homes.size()), 0});
         must_stay.push_back(false);
       }
       Range& of = movable_.back();
-      if (of.n_places == 0) of.first = static_cast<std::uint32_t>(places.size());
+      if (of.n_places == 0) of.first = static_cast<std::uint32_t>(homes.size());
       // Those with a circle must follow one another.
-      const bool is_next = of.first + of.n_places == places.size();
-      if ((records[at] >> 48 & kVerify) != 0 || (from.has_circle != 0 && !is_next)) {
+      const bool is_next = of.first + of.n_places == homes.size();
+      if ((records[at_filter] >> 48 & kVerify) != 0 || (from.has_circle != 0 && !is_next)) {
         must_stay.back() = true;
       }
       of.n_places += from.has_circle;
@@ -107,22 +152,17 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
     const AttributeId pivot = made.pivots[idx];
     const std::uint32_t term = pivot == kNoPivot ? 0 : grid_term(pivot);
     if (from.level != made.everywhere()) {
-      keys[from.level].push_back(
-          hash_key({made.levels[from.level].cell_of(from.centre), from.level, term}));
+      keys[from.level].add(made.levels[from.level].cell_of(from.centre), from.level, term);
     }
-    places.push_back({from.centre.x, from.centre.y, from.limit, static_cast<std::uint32_t>(at),
-                      from.has_circle});
-    if (!is_flat) place_z.push_back(from.centre.z);
     std::uint32_t bloom = 0;
     for (const tuple_key::FilterTerm& needed : encoder.terms()[filter]) {
-      bloom |= grid_bloom(tuple_key::presence_hash(needed.attribute));
+      bloom |= grid_bloom(needed.attribute);
     }
-    homes.push_back({from.level * kGridTerms + term, bloom});
-    if (term == 0) has_any[from.level] = true;
+    homes.push_back(GridHome::of(at / GridRecord::kWords, bloom, from.level, term));
+    if (term == 0) keys[from.level].has_any = true;
   }
-  if (records.size() >= std::uint64_t{1} << 32 || places.size() >= std::uint64_t{1} << 28) {
-    throw ArgumentError(
-        "a segment of engine spatial-grid-cuda must not exceed 32 GiB of records or 2^28 filters");
+  if (records.size() / GridRecord::kWords > std::uint64_t{1} << GridHome::kRecordBits) {
+    throw ArgumentError("a segment of engine spatial-grid-cuda must not exceed 8 GiB of records");
   }
   std::size_t n_movable = 0;
   for (std::size_t at = 0; at < movable_.size(); ++at) {
@@ -139,47 +179,42 @@ GridOnDevice::GridOnDevice(const FilterTable& table, std::span<const std::uint32
     level.level = made.levels[at];
     level.first_bucket = static_cast<std::uint32_t>(n_buckets);
     level.has_cells = at != made.everywhere();
-    level.has_any = has_any[at];
+    level.has_any = keys[at].has_any;
     if (level.has_cells != 0) {
-      std::sort(keys[at].begin(), keys[at].end());
-      const auto end = std::unique(keys[at].begin(), keys[at].end());
-      set_buckets(level, static_cast<std::size_t>(end - keys[at].begin()), is_flat);
+      level.limit = is_flat ? GridLattice<true>::limit_of(level.level)
+                            : GridLattice<false>::limit_of(level.level);
+      set_buckets(level, keys[at], is_flat);
     } else {
-      level.mask = kGridTerms - 1;
+      level.mask = kGridChunk - 1;
       level.term_factor = 1;
     }
     n_buckets += std::size_t{level.mask} + 1;
   }
-  if (levels.size() >= GridTask::kNoLattice) {
-    throw ArgumentError("areas of engine spatial-grid-cuda have too many sizes");
-  }
-  const std::size_t most_entries =
-      places.size() + (kGridStep - 1) * std::min(places.size(), n_buckets) + kGridStep;
+  const std::size_t n_places = homes.size();
   levels_ = to_device(std::span<const GridLevel>(levels), stream_);
   terms_ = to_device(std::span<const std::uint8_t>(made.terms), stream_);
-  places_ = to_device(std::span<const GridPlace>(places), stream_);
-  place_z_ = to_device(std::span<const double>(place_z), stream_);
   homes_ = to_device(std::span<const GridHome>(homes), stream_);
   records_ = to_device(std::span<const std::uint64_t>(records), stream_);
-  buckets_ = DeviceArray<GridBucket>(n_buckets);
-  entries_ = DeviceArray<GridEntry>(most_entries);
-  tickets_ = DeviceArray<GridTicket>(places.size());
+  sizes_ = DeviceArray<std::uint32_t>(n_buckets);
+  starts_ = DeviceArray<std::uint32_t>(n_buckets / kGridChunk * kGridStride);
+  entries_ = DeviceArray<GridEntry>(2 * n_places);  // all may be in buckets that are there twice
+  tickets_ = DeviceArray<GridTicket>(n_places);
   n_entries_ = DeviceArray<std::uint64_t>(1);
   view_.attributes = ranks_->attributes();
   view_.slots = ranks_->slots();
   view_.levels = levels_.data();
   view_.terms = terms_.data();
-  view_.buckets = buckets_.data();
+  view_.sizes = sizes_.data();
+  view_.starts = starts_.data();
   view_.entries = entries_.data();
-  view_.places = places_.data();
-  view_.place_z = place_z_.data();
   view_.homes = homes_.data();
-  view_.records = records_.data();
+  view_.records = reinterpret_cast<GridRecord*>(records_.data());
   view_.n_attributes = static_cast<std::uint32_t>(n_attributes);
   view_.n_levels = static_cast<std::uint32_t>(levels.size());
   view_.n_buckets = static_cast<std::uint32_t>(n_buckets);
-  view_.n_places = static_cast<std::uint32_t>(places.size());
+  view_.n_places = static_cast<std::uint32_t>(n_places);
   view_.lane_bytes = encoder.lane_bytes();
+  view_.is_flat = is_flat;
   index_again(stream_);
   synchronize(stream_);
 }
@@ -192,7 +227,7 @@ GridOnDevice::Range GridOnDevice::movable_of(std::uint32_t slot) const {
 }
 
 void GridOnDevice::clear_buckets(Stream stream) {
-  clear(buckets_.data(), buckets_.n_bytes(), stream);
+  clear(sizes_.data(), sizes_.n_bytes(), stream);
   clear(n_entries_.data(), n_entries_.n_bytes(), stream);
 }
 
@@ -208,8 +243,7 @@ void GridOnDevice::index_again(Stream stream) {
 
 // In parts, each counted while the next is on its way.
 void GridOnDevice::move_all(const float* positions, Stream stream) {
-  if (view_.place_z != nullptr)
-    throw ArgumentError("two floats say where a place is in the plane only");
+  if (view_.is_flat == 0) throw ArgumentError("two floats say where a place is in the plane only");
   if (positions_.size() == 0) positions_ = DeviceArray<float>(2 * n_places());
   record(begin_, stream);
   wait_for(begin_, stream_);
@@ -229,18 +263,16 @@ void GridOnDevice::move_all(const float* positions, Stream stream) {
 
 std::size_t GridOnDevice::n_bytes() const {
   return sizeof(*this) + ranks_->n_bytes() + movable_.capacity() * sizeof movable_[0] +
-         levels_.n_bytes() + terms_.n_bytes() + buckets_.n_bytes() + places_.n_bytes() +
-         place_z_.n_bytes() + homes_.n_bytes() + records_.n_bytes() + entries_.n_bytes() +
-         tickets_.n_bytes() + positions_.n_bytes();
+         levels_.n_bytes() + terms_.n_bytes() + sizes_.n_bytes() + starts_.n_bytes() +
+         homes_.n_bytes() + records_.n_bytes() + entries_.n_bytes() + tickets_.n_bytes() +
+         positions_.n_bytes();
 }
 
 GridBuffers::GridBuffers(std::size_t most_events, std::size_t most_events_in_all,
                          std::size_t most_pairs)
     : most_events_(most_events),
       events_(kGridEventBytes * most_events),
-      missing_(most_events),
       tasks_(kTasks * most_events),
-      candidates_(kCandidates * most_events),
       counts_(kMostLaunches * kGridSegments),
       pairs_(most_events_in_all, most_pairs) {}
 
@@ -255,13 +287,8 @@ void GridBuffers::match(const GridOnDevice& index, const NumberEvents& events, S
     throw ArgumentError("a launch must have at most " + std::to_string(most_events_) +
                         " events, and there are at most " + std::to_string(kMostLaunches));
   }
-  const GridWork work{events_.data(),
-                      missing_.data(),
-                      tasks_.data(),
-                      candidates_.data(),
-                      counts_.data() + kGridSegments * n_launches_++,
-                      tasks_.size() / kGridSegments,
-                      candidates_.size() / kGridSegments};
+  const GridWork work{events_.data(), tasks_.data(), counts_.data() + kGridSegments * n_launches_++,
+                      tasks_.size() / kGridSegments};
   launch_grid_match(index.view(), events, work, pairs_.results(), stream);
 }
 

@@ -56,10 +56,8 @@ class GridOnDevice {
   std::vector<Range> movable_;  // by slot
   DeviceArray<GridLevel> levels_;
   DeviceArray<std::uint8_t> terms_;
-  DeviceArray<GridBucket> buckets_;
+  DeviceArray<std::uint32_t> sizes_, starts_;
   DeviceArray<GridEntry> entries_;
-  DeviceArray<GridPlace> places_;
-  DeviceArray<double> place_z_;
   DeviceArray<GridHome> homes_;
   DeviceArray<std::uint64_t> records_;
   DeviceArray<GridTicket> tickets_;
@@ -73,7 +71,7 @@ class GridBuffers {
  public:
   static constexpr std::size_t kMostLaunches = PairBuffers::kMostBrought;  // after each begin()
   // For each event of a launch, on average.
-  static constexpr std::size_t kTasks = 96, kCandidates = 64;
+  static constexpr std::size_t kTasks = 32;
 
   // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
   GridBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);
@@ -87,9 +85,7 @@ class GridBuffers {
  private:
   std::size_t most_events_, n_launches_ = 0;
   DeviceArray<std::byte> events_;
-  DeviceArray<std::uint32_t> missing_;
   DeviceArray<GridTask> tasks_;
-  DeviceArray<GridCandidate> candidates_;
   DeviceArray<GridCounts> counts_;  // [kMostLaunches][kGridSegments]
   PairBuffers pairs_;
 };

@@ -1,22 +1,25 @@
 // The kernels of `spatial-grid-cuda`.
 //
-//     probe     a thread for each event: ranks, and the buckets of the cells and names around it;
-//               each bucket with something in it is a task, a large one several
-//     scan      eight threads for each task: which of its places are near on the lattice?
-//     test      a thread for each of these: the circle exactly, then the record of its filter
+//     match     a thread for each event: ranks; then, row by row of the cells around it, the runs
+//     of
+//               entries of its names there, and which of them are near on the lattice; those go to
+//               a queue of the warp, out of which each thread takes one: the circle exactly, and
+//               the record of its filter. Large runs become tasks
+//     scan      a warp for each task: the same
 //
 //     count     a thread for each place: its bucket, and a ticket there
-//     allot     a thread for some buckets: where the entries of each begin
+//     allot     a block for a chunk of buckets: where the entries of each begin
 //     scatter   a thread for each place: its entry
 //
-// Events differ in how many buckets they have, buckets in how many places: tasks of their own keep
-// the threads of a warp busy alike.
+// Nothing but tasks goes through memory from step to step, and blocks that are at different steps
+// use a multiprocessor together, where a kernel for each step waits for its last threads.
 #pragma once
 
 #include "launch.hpp"
 #include "pairs_kernels.hpp"
 #include "ranked_kernels.hpp"
 #include "spatial_grid_launch.hpp"
+#include "warp_queue.hpp"
 
 namespace tamis::cuda {
 
@@ -27,6 +30,7 @@ struct GridEvent {
   Point point;
   bool has_position = false;
 
+  TAMIS_DEVICE GridEvent() = default;
   TAMIS_DEVICE GridEvent(const NumberEvents& events, std::uint32_t event) {
     if (events.flat_positions != nullptr) {
       point = {events.flat_positions[2 * std::size_t{event}],
@@ -63,13 +67,16 @@ struct GridTermSet {
   }
 };
 
-// The cells of an event on a level.
+// The cells of an event on a level, row by row.
 template <bool kFlat>
-struct GridCells {
+struct GridRows {
   Cell first, last;
+  std::int32_t y = 0, z = 0;
+  bool is_row;  // is there one at y and z?
 
-  TAMIS_DEVICE GridCells(const GridLevel& of, const GridEvent& event) {
-    if (of.has_cells == 0) return;
+  TAMIS_DEVICE GridRows(const GridLevel& of, const GridEvent& event, bool is_event) {
+    is_row = is_event && (of.has_cells == 0 || event.has_position);
+    if (of.has_cells == 0 || !is_row) return;
     const Level& level = of.level;
     const Point& at = event.point;
     const double reach = level.reach;
@@ -77,199 +84,248 @@ struct GridCells {
              kFlat ? 0 : level.cell_of(at.z - reach)};
     last = {level.cell_of(at.x + reach), level.cell_of(at.y + reach),
             kFlat ? 0 : level.cell_of(at.z + reach)};
+    y = first.y;
+    z = first.z;
   }
-  template <typename Visit>
-  TAMIS_DEVICE void for_each(Visit visit) const {
-    for (Cell cell = first; cell.z <= last.z; ++cell.z) {
-      for (cell.y = first.y; cell.y <= last.y; ++cell.y) {
-        for (cell.x = first.x; cell.x <= last.x; ++cell.x) visit(cell);
-      }
-    }
+  TAMIS_DEVICE void advance() {
+    if (++y <= last.y) return;
+    y = first.y;
+    is_row = is_row && ++z <= last.z;
   }
 };
 
-template <bool kFlat, bool kPacked, std::uint32_t kMost>
-__global__ void grid_probe(GridView grid, NumberEvents events, GridWork work,
-                           DeviceResults results) {
-  const std::uint32_t each = blockIdx.x * blockDim.x + threadIdx.x;
-  if (each >= events.n_events) return;
-  const std::uint32_t event = events.first_event + each;
-  EventCells<kPacked, kMost> cells(events, event);
-  const GridEvent placed(events, event);
-  GridEventData<kFlat, kMost> data;
-  bool is_taken = cells.n_cells <= kMost;
-  std::uint32_t names = 0;
-  TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {
-    data.values[at] = {RankedValue::kNone, 0};
-    if (cells.attributes[at] < grid.n_attributes) {
-      const RankedAttribute& of = grid.attributes[cells.attributes[at]];
-      if ((of.flags & RankedAttribute::kUsed) != 0) {
-        data.values[at] = {cells.attributes[at], of.cuts.rank(cells.values[at], false)};
-        names |= grid_bloom(of.hash);
-        is_taken &= (of.flags & RankedAttribute::kHost) == 0;
-      }
-    }
-    cells.attributes[at] = data.values[at].attribute;
-  }
-  if (!is_taken) {
-    results.left[reserve(&results.counts->n_left, 1)] = event;
-    return;
-  }
-  data.point[0] = placed.point.x;
-  data.point[1] = placed.point.y;
-  if constexpr (!kFlat) data.point[2] = placed.point.z;
-  reinterpret_cast<GridEventData<kFlat, kMost>*>(work.events)[each] = data;
-  work.missing[each] = ~names;
-
-  constexpr std::uint32_t kMostEntries = GridTask::kMostEntries;
-  const std::uint32_t segment = each / 32 % kGridSegments;  // one for a warp
-  GridTask* const tasks = work.tasks + segment * work.most_tasks;
-  for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
-    const GridLevel of = grid.levels[at];
-    if (of.has_cells != 0 && !placed.has_position) continue;
-    const GridTermSet<kMost> terms(grid, at, of, cells.attributes);
-    GridCells<kFlat>(of, placed).for_each([&](const Cell& cell) {
-      const Level& level = of.level;
-      const std::uint32_t number = of.number_of(cell.x, cell.y, cell.z, 0);
-      GridBucket buckets[kMost + 1];  // all on their way at once
-      TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
-        buckets[term] = {};
-        if (!terms.has[term]) continue;
-        buckets[term] = grid.buckets[of.first_bucket + ((number + terms.numbers[term]) & of.mask)];
-      }
-      std::uint32_t n_tasks = 0;
-      TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
-        n_tasks += (buckets[term].size + kMostEntries - 1) / kMostEntries;
-      }
-      std::uint64_t task = reserve(&work.counts[segment].n_tasks, n_tasks);
-      if (task + n_tasks > work.most_tasks) {
-        reserve(&results.counts->n_lost, 1);
-        for (; task < work.most_tasks; ++task) tasks[task].event = GridTask::kNoEvent;
-        return;
-      }
-      GridTask made{each, 0, 0, GridTask::kNoLattice << 16};
-      if (of.has_cells != 0 && !cell.is_last()) {
-        made.xy = Level::pack(level.lattice_of(placed.point.x, cell.x),
-                              level.lattice_of(placed.point.y, cell.y));
-        const std::int32_t z = kFlat ? 0 : level.lattice_of(placed.point.z, cell.z);
-        made.z_and_level = Level::pack(z, static_cast<std::int32_t>(at));
-      }
-      TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
-        std::uint32_t start = buckets[term].start / kGridStep;
-        for (std::uint32_t rest = buckets[term].size; rest > 0;) {
-          const std::uint32_t size = rest < kMostEntries ? rest : kMostEntries;
-          made.entries = start * kMostEntries + size - 1;
-          tasks[task++] = made;
-          start += kMostEntries / kGridStep;
-          rest -= size;
-        }
-      }
-    });
-  }
-}
-
-// Eight threads share a task, so that its places are read side by side; each has several tasks on
-// their way at once.
 template <bool kFlat>
-__global__ void grid_scan(GridView grid, GridWork work, DeviceResults results) {
-  constexpr std::uint32_t kThreads = GridTask::kMostEntries;
-  constexpr std::uint32_t kTasks = 4;
-  const std::uint32_t segment = blockIdx.y;
-  const GridTask* const tasks = work.tasks + segment * work.most_tasks;
-  GridCandidate* const candidates = work.candidates + segment * work.most_candidates;
-  GridCounts& counts = work.counts[segment];
-  const std::uint64_t n_tasks = counts.n_tasks < work.most_tasks ? counts.n_tasks : work.most_tasks;
-  const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
-  const std::uint32_t which = thread % kThreads;  // of a task's places
-  const std::uint64_t n_sharing = gridDim.x * blockDim.x / kThreads;
-  const auto x_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy & 0xFFFF); };
-  const auto y_of = [](std::uint32_t xy) { return static_cast<std::int16_t>(xy >> 16); };
-  for (std::uint64_t at = thread / kThreads; at < n_tasks; at += kTasks * n_sharing) {
-    GridTask some[kTasks];
-    GridEntry entries[kTasks];
-    std::uint32_t missing[kTasks];
-    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
-      some[each] = {GridTask::kNoEvent, 0, 0, 0};
-      if (at + each * n_sharing < n_tasks) some[each] = tasks[at + each * n_sharing];
-    }
-    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
-      const GridTask& task = some[each];
-      const bool is_here =
-          task.event != GridTask::kNoEvent && which <= task.entries % GridTask::kMostEntries;
-      entries[each] = {};
-      missing[each] = 0;
-      if (!is_here) some[each].event = GridTask::kNoEvent;
-      if (is_here) {
-        entries[each] = grid.entries[task.entries / GridTask::kMostEntries * kGridStep + which];
-        missing[each] = work.missing[task.event];
-      }
-    }
-    std::uint32_t near = 0;
-    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
-      const GridTask& task = some[each];
-      if (task.event == GridTask::kNoEvent) continue;
-      const GridEntry& entry = entries[each];
-      const std::uint32_t level = task.z_and_level >> 16;
-      const std::int32_t limit =
-          level == GridTask::kNoLattice ? 0x7FFFFFFF : grid.levels[level].level.limit;
-      const std::int32_t dx = x_of(entry.xy) - x_of(task.xy), dy = y_of(entry.xy) - y_of(task.xy);
-      const std::int32_t dz = kFlat ? 0 : x_of(entry.z) - x_of(task.z_and_level);
-      const bool is_near =
-          (entry.bloom & missing[each]) == 0 && dx * dx + dy * dy + dz * dz <= limit;
-      near |= static_cast<std::uint32_t>(is_near) << each;
-    }
-    std::uint64_t to = reserve(&counts.n_candidates, count_bits(near));
-    TAMIS_UNROLL for (std::uint32_t each = 0; each < kTasks; ++each) {
-      if ((near >> each & 1) == 0) continue;
-      if (to < work.most_candidates) {
-        candidates[to++] = {some[each].event, entries[each].place};
-      } else {
-        reserve(&results.counts->n_lost, 1);
-      }
-    }
-  }
+TAMIS_DEVICE inline GridLooking grid_looking(const GridLevel& of, const GridEvent& event,
+                                             const GridRows<kFlat>& rows, std::uint32_t missing) {
+  GridLooking looking{{0, 0, 0}, 0x7FFFFFFF, missing};
+  if (of.has_cells == 0 || rows.first.is_last() || rows.last.is_last()) return looking;
+  using Lattice = GridLattice<kFlat>;
+  const auto on_axis = [&](double at) {
+    return Lattice::of(of.level, at) << (32 - Lattice::kBits);
+  };
+  looking.at[0] = on_axis(event.point.x);
+  looking.at[1] = on_axis(event.point.y);
+  if (!kFlat) looking.at[2] = on_axis(event.point.z);
+  looking.limit = of.limit;
+  return looking;
 }
 
-template <bool kFlat, typename Lane, std::uint32_t kMost>
-__global__ void grid_test(GridView grid, std::uint32_t first_event, GridWork work,
-                          DeviceResults results) {
-  const std::uint64_t n_found = work.counts[blockIdx.y].n_candidates;
-  const std::uint64_t n_candidates =
-      n_found < work.most_candidates ? n_found : work.most_candidates;
-  const GridCandidate* const candidates = work.candidates + blockIdx.y * work.most_candidates;
-  PairOutput output;
-  for (std::uint64_t at = blockIdx.x * blockDim.x + threadIdx.x; at < n_candidates;
-       at += gridDim.x * blockDim.x) {
-    const GridCandidate candidate = candidates[at];
-    const GridPlace place = grid.places[candidate.place];
-    const GridEventData<kFlat, kMost>& event =
-        reinterpret_cast<const GridEventData<kFlat, kMost>*>(work.events)[candidate.event];
-    if (place.has_circle != 0) {
+// Candidates on their way to be tested, and pairs on their way out, of a warp.
+template <bool kFlat, typename Lane, std::uint32_t kMost, std::uint32_t kPushes>
+struct GridTests {
+  using Event = GridEventData<kFlat, kMost>;
+  WarpQueue<GridCandidate, kPushes> candidates;
+  WarpQueue<MatchPair, 1> pairs;
+
+  TAMIS_DEVICE static bool holds(const GridView& grid, const GridRecord& place,
+                                 const RecordWords& record, const Event& event) {
+    if ((record.flags() & GridRecord::kCircle) != 0) {
       Point point{event.point[0], event.point[1], 0};
       if constexpr (!kFlat) point.z = event.point[2];
-      const Point centre{place.x, place.y, kFlat ? 0 : grid.place_z[candidate.place]};
-      if (!is_within(point, centre, place.limit)) continue;
+      if (!is_within(point, {place.x, place.y, place.z}, place.limit)) return false;
     }
-    const EventRanks<kMost> ranks(event.values, 1, 0);
-    const std::uint64_t* const record = grid.records + place.record;
-    const std::uint64_t head = *record;
-    const auto n_lanes = static_cast<std::uint32_t>(head >> 32) & 0xFFFF;
-    if (!ranks.template holds<Lane>(grid.slots, record, n_lanes)) continue;
-    const std::uint32_t verify = (head >> 48 & 1) != 0 ? MatchPair::kVerify : 0;
-    output.add({(first_event + candidate.event) | verify, static_cast<std::uint32_t>(head)},
-               results);
+    return EventRanks<kMost>(event.values, 1, 0).template holds<Lane>(grid.slots, record);
   }
-  if (output.n_pairs > 0) output.flush(results);
+
+  // event_of(candidate.event) is what is known of it, `first_event` the number of the first.
+  template <typename EventOf>
+  TAMIS_DEVICE void take(bool is_last, const GridView& grid, const DeviceResults& results,
+                         std::uint32_t first_event, EventOf event_of) {
+    const auto write = [&](const MatchPair& pair, bool is_one) {
+      const std::uint64_t at = reserve(&results.counts->n_pairs, is_one);
+      if (is_one && at < results.most_pairs) results.pairs[at] = pair;
+    };
+    candidates.take(is_last, [&](const GridCandidate& candidate, bool is_one) {
+      MatchPair pair{};
+      if (is_one) {
+        const GridRecord& place = grid.records[candidate.record];
+        const RecordWords record(place.filter());
+        is_one = holds(grid, place, record, event_of(candidate.event));
+        pair = record.pair_of(first_event + candidate.event);
+      }
+      pairs.push(is_one, pair);
+      pairs.take(false, write);
+    });
+    if (is_last) pairs.take(true, write);
+  }
+};
+
+struct GridRun {
+  std::uint32_t begin, end;  // of entries
+};
+
+// A run that is too long for one thread becomes tasks.
+TAMIS_DEVICE inline bool grid_add_tasks(const GridWork& work, std::uint32_t segment,
+                                        std::uint32_t event, GridRun run,
+                                        const GridLooking& looking) {
+  constexpr std::uint32_t kMostEntries = GridTask::kMostEntries;
+  const std::uint32_t n_tasks = (run.end - run.begin + kMostEntries - 1) / kMostEntries;
+  GridTask* const tasks = work.tasks + segment * work.most_tasks;
+  std::uint64_t task = reserve(&work.counts[segment].n_tasks, n_tasks);
+  if (task + n_tasks > work.most_tasks) {
+    for (; task < work.most_tasks; ++task) tasks[task].event = GridTask::kNoEvent;
+    return false;
+  }
+  for (; run.begin < run.end; run.begin += kMostEntries) {
+    const std::uint32_t rest = run.end - run.begin;
+    tasks[task++] = {event, run.begin, rest < kMostEntries ? rest : kMostEntries, looking};
+  }
+  return true;
+}
+
+template <bool kFlat, bool kPacked, std::uint32_t kMost, typename Lane>
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    grid_match(GridView grid, NumberEvents events, GridWork work, DeviceResults results) {
+  constexpr std::uint32_t kEntries = 4;     // that a thread reads at once
+  constexpr std::uint32_t kMostOfRun = 32;  // for one thread
+  using Event = GridEventData<kFlat, kMost>;
+  OfThreads<Event> shown;
+  GridTests<kFlat, Lane, kMost, kEntries> tests;
+  Event& shown_event = shown[threadIdx.x];
+  const std::uint32_t first = blockIdx.x * blockDim.x, each = first + threadIdx.x;
+  const std::uint32_t event = events.first_event + each;
+  bool is_event = each < events.n_events;
+  GridEvent placed;
+  std::uint32_t attributes[kMost];
+  std::uint32_t names = 0;
+  TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) attributes[at] = RankedValue::kNone;
+  if (is_event) {
+    const EventCells<kPacked, kMost> cells(events, event);
+    placed = GridEvent(events, event);
+    bool is_taken = cells.n_cells <= kMost;
+    TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {
+      std::uint32_t rank = 0;
+      if (cells.attributes[at] < grid.n_attributes) {
+        const RankedAttribute& of = grid.attributes[cells.attributes[at]];
+        if ((of.flags & RankedAttribute::kUsed) != 0) {
+          attributes[at] = cells.attributes[at];
+          rank = of.cuts.rank(cells.values[at], false);
+          names |= grid_bloom(attributes[at]);
+          is_taken &= (of.flags & RankedAttribute::kHost) == 0;
+        }
+      }
+      shown_event.values[at] = {attributes[at], rank};
+    }
+    shown_event.point[0] = placed.point.x;
+    shown_event.point[1] = placed.point.y;
+    if constexpr (!kFlat) shown_event.point[2] = placed.point.z;
+    if (!is_taken) {
+      results.left[reserve(&results.counts->n_left, 1)] = event;
+      is_event = false;
+    }
+  }
+  shown.wait();
+  const std::uint32_t missing = ~names & ((1u << kGridBloomBits) - 1);
+  const auto test = [&](bool is_last) {
+    tests.take(is_last, grid, results, events.first_event + first,
+               [&](std::uint32_t thread) -> const Event& { return shown[thread]; });
+  };
+
+  bool has_tasks = false;
+  for (std::uint32_t at = 0; at < grid.n_levels; ++at) {
+    const GridLevel of = grid.levels[at];
+    const GridTermSet<kMost> terms(grid, at, of, attributes);
+    GridRows<kFlat> rows(of, placed, is_event);
+    const GridLooking looking = grid_looking(of, placed, rows, missing);
+    const auto n_cells = static_cast<std::uint32_t>(rows.last.x - rows.first.x + 1);
+    for (; is_any_of_warp(rows.is_row); rows.advance()) {
+      const std::uint32_t number = of.number_of(rows.first.x, rows.y, rows.z, 0);
+      GridRun found[kMost + 1];  // all on their way at once
+      TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
+        found[term] = {0, 0};
+        if (!rows.is_row || !terms.has[term]) continue;
+        const std::uint32_t* const start =
+            grid.starts + grid_start(of.first_bucket + ((number + terms.numbers[term]) & of.mask));
+        found[term] = {start[0], start[n_cells]};
+      }
+      GridRun runs[kMost + 1];
+      std::uint32_t n_runs = 0;
+      TAMIS_UNROLL for (std::uint32_t term = 0; term <= kMost; ++term) {
+        const std::uint32_t size = found[term].end - found[term].begin;
+        if (size > kMostOfRun) {
+          has_tasks = true;
+          const std::uint32_t segment = each / 32 % kGridSegments;  // one for a warp
+          if (!grid_add_tasks(work, segment, each, found[term], looking)) {
+            reserve(&results.counts->n_lost, 1);
+          }
+        } else if (size > 0) {
+          runs[n_runs++] = found[term];
+        }
+      }
+      std::uint32_t which = 0;
+      GridRun run{0, 0};
+      if (n_runs > 0) run = runs[0];
+      while (is_any_of_warp(which < n_runs)) {
+        GridEntry entries[kEntries];
+        TAMIS_UNROLL for (std::uint32_t entry = 0; entry < kEntries; ++entry) {
+          entries[entry] = {};
+          if (run.begin + entry < run.end) entries[entry] = grid.entries[run.begin + entry];
+        }
+        TAMIS_UNROLL for (std::uint32_t entry = 0; entry < kEntries; ++entry) {
+          const bool is_near =
+              run.begin + entry < run.end && looking.is_near<kFlat>(entries[entry]);
+          tests.candidates.push(is_near, {threadIdx.x, entries[entry].record()});
+        }
+        test(false);
+        run.begin += kEntries;
+        if (run.begin >= run.end && ++which < n_runs) run = runs[which];
+      }
+    }
+  }
+  if (has_tasks) reinterpret_cast<Event*>(work.events)[each] = shown_event;
+  test(true);
+}
+
+// A warp for each task; each thread has several entries on their way at once.
+template <bool kFlat, typename Lane, std::uint32_t kMost>
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    grid_scan(GridView grid, std::uint32_t first_event, GridWork work, DeviceResults results) {
+  constexpr std::uint32_t kEntries = 4;
+  using Event = GridEventData<kFlat, kMost>;
+  const GridTask* const tasks = work.tasks + blockIdx.y * work.most_tasks;
+  const std::uint64_t n_found = work.counts[blockIdx.y].n_tasks;
+  const std::uint64_t n_tasks = n_found < work.most_tasks ? n_found : work.most_tasks;
+  GridTests<kFlat, Lane, kMost, kEntries> tests;
+  const auto test = [&](bool is_last) {
+    tests.take(is_last, grid, results, first_event, [&](std::uint32_t event) -> const Event& {
+      return reinterpret_cast<const Event*>(work.events)[event];
+    });
+  };
+  const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
+  const std::uint32_t n_warps = gridDim.x * blockDim.x / kWarpThreads;
+  for (std::uint64_t at = thread / kWarpThreads; at < n_tasks; at += n_warps) {
+    const GridTask task = tasks[at];
+    if (task.event == GridTask::kNoEvent) continue;
+    for (std::uint32_t begin = 0; begin < task.n_entries; begin += kEntries * kWarpThreads) {
+      GridEntry entries[kEntries];
+      const auto place_of = [&](std::uint32_t entry) {
+        return begin + entry * kWarpThreads + thread % kWarpThreads;
+      };
+      TAMIS_UNROLL for (std::uint32_t entry = 0; entry < kEntries; ++entry) {
+        entries[entry] = {};
+        if (place_of(entry) < task.n_entries) {
+          entries[entry] = grid.entries[task.first + place_of(entry)];
+        }
+      }
+      TAMIS_UNROLL for (std::uint32_t entry = 0; entry < kEntries; ++entry) {
+        const bool is_near =
+            place_of(entry) < task.n_entries && task.looking.is_near<kFlat>(entries[entry]);
+        tests.candidates.push(is_near, {task.event, entries[entry].record()});
+      }
+      test(false);
+    }
+  }
+  test(true);
 }
 
 __global__ void grid_move(GridView grid, GridMoves moves) {
   const std::uint32_t move = blockIdx.x * blockDim.x + threadIdx.x;
   if (move >= moves.n_moves) return;
-  const std::uint32_t place = moves.which[move];
+  GridRecord& place = grid.records[grid.homes[moves.which[move]].record()];
   const double* const point = moves.points + 3 * std::size_t{move};
-  grid.places[place].x = point[0];
-  grid.places[place].y = point[1];
-  if (grid.place_z != nullptr) grid.place_z[place] = point[2];
+  place.x = point[0];
+  place.y = point[1];
+  place.z = point[2];
 }
 
 template <bool kFlat>
@@ -280,82 +336,126 @@ __global__ void grid_count(GridView grid, std::uint32_t first, std::uint32_t n_p
   const std::uint32_t idx = first + at_place;
   const GridHome home = grid.homes[idx];
   const GridLevel& of = grid.levels[home.level()];
-  GridTicket ticket{of.first_bucket + home.term(), 0, 0, 0};
+  GridTicket ticket{of.first_bucket + home.term(), 0, {home.bits}};
   if (of.has_cells != 0) {
+    GridRecord& place = grid.records[home.record()];
     Point centre;
     if (kFlat && positions != nullptr) {
       centre = {positions[2 * std::size_t{idx}], positions[2 * std::size_t{idx} + 1], 0};
-      grid.places[idx].x = centre.x;
-      grid.places[idx].y = centre.y;
+      place.x = centre.x;
+      place.y = centre.y;
     } else {
-      centre = {grid.places[idx].x, grid.places[idx].y, 0};
-      if (!kFlat) centre.z = grid.place_z[idx];
+      centre = {place.x, place.y, place.z};
     }
-    const Level& level = of.level;
-    const Cell cell = level.cell_of(centre);
-    const auto on_lattice = [&](double at, std::int32_t of_cell) {
-      return Level::within(level.lattice_of(at, of_cell));
-    };
-    ticket.bucket = of.bucket_of(cell, home.term());
-    ticket.xy = Level::pack(on_lattice(centre.x, cell.x), on_lattice(centre.y, cell.y));
-    if (!kFlat) ticket.z = Level::pack(on_lattice(centre.z, cell.z), 0);
+    ticket.bucket = of.bucket_of(of.level.cell_of(centre), home.term());
+    ticket.entry = GridEntry::of<kFlat>(home, of.level, centre);
   }
-  ticket.number = atomicAdd(&grid.buckets[ticket.bucket].size, 1u);
+  ticket.number = atomicAdd(&grid.sizes[ticket.bucket], 1u);
   tickets[idx] = ticket;
 }
 
-__global__ void grid_allot(GridView grid, std::uint64_t* n_entries) {
-  constexpr std::uint32_t kBuckets = 8;
-  const std::uint32_t n_threads = gridDim.x * blockDim.x;
-  const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
-  std::uint32_t sizes[kBuckets];
-  std::uint32_t n_all = 0;
-  TAMIS_UNROLL for (std::uint32_t at = 0; at < kBuckets; ++at) {
-    const std::uint32_t bucket = at * n_threads + thread;
-    const std::uint32_t size = bucket < grid.n_buckets ? grid.buckets[bucket].size : 0;
-    sizes[at] = (size + kGridStep - 1) / kGridStep * kGridStep;
-    n_all += sizes[at];
-  }
-  auto start = static_cast<std::uint32_t>(reserve(n_entries, n_all));
-  TAMIS_UNROLL for (std::uint32_t at = 0; at < kBuckets; ++at) {
-    const std::uint32_t bucket = at * n_threads + thread;
-    if (bucket < grid.n_buckets) grid.buckets[bucket].start = start;
-    start += sizes[at];
-  }
+// The level of a chunk of buckets.
+TAMIS_DEVICE inline const GridLevel& grid_level_of(const GridView& grid, std::uint32_t chunk) {
+  std::uint32_t at = 0;
+  while (chunk * kGridChunk > grid.levels[at].first_bucket + grid.levels[at].mask) ++at;
+  return grid.levels[at];
 }
+
+struct GridAllot {
+  static constexpr std::uint32_t kBuckets = kGridChunk / kThreadsPerBlock;  // of a thread
+  static constexpr std::uint32_t kGroups = 16, kOfGroup = kThreadsPerBlock / kGroups;
+  struct Shared {
+    std::uint32_t before[kThreadsPerBlock];  // entries of the threads before; of its group
+    std::uint32_t before_group[kGroups];
+    std::uint32_t halo[kGridHalo + 1];  // where each begins, and their end
+    std::uint32_t first;
+  };
+  static constexpr std::size_t kMostSharedBytes = sizeof(Shared);
+  GridView grid;
+  std::uint64_t* n_entries;
+
+  TAMIS_DEVICE std::uint32_t n_phases() const { return 4; }
+  TAMIS_DEVICE void run(std::uint32_t phase, void* memory) const {
+    Shared& shared = *static_cast<Shared*>(memory);
+    const std::uint32_t thread = threadIdx.x, chunk = blockIdx.x;
+    const std::uint32_t first_bucket = chunk * kGridChunk + thread * kBuckets;
+    if (phase == 0) {
+      std::uint32_t n = 0;
+      TAMIS_UNROLL for (std::uint32_t at = 0; at < kBuckets; ++at) {
+        n += grid.sizes[first_bucket + at];
+      }
+      shared.before[thread] = n;
+    } else if (phase == 1 && thread < kGroups) {
+      std::uint32_t n = 0;
+      for (std::uint32_t at = thread * kOfGroup; at < (thread + 1) * kOfGroup; ++at) {
+        const std::uint32_t n_of = shared.before[at];
+        shared.before[at] = n;
+        n += n_of;
+      }
+      shared.before_group[thread] = n;
+    } else if (phase == 2 && thread == 0) {
+      std::uint32_t n = 0;
+      for (std::uint32_t group = 0; group < kGroups; ++group) {
+        const std::uint32_t n_of = shared.before_group[group];
+        shared.before_group[group] = n;
+        n += n_of;
+      }
+      const GridLevel& of = grid_level_of(grid, chunk);
+      const std::uint32_t next =
+          of.first_bucket + (((chunk + 1) * kGridChunk - of.first_bucket) & of.mask);
+      for (std::uint32_t at = 0; at < kGridHalo; ++at) {
+        shared.halo[at] = n;
+        if (of.has_cells != 0) n += grid.sizes[next + at];
+      }
+      shared.halo[kGridHalo] = n;
+      shared.first = static_cast<std::uint32_t>(
+          atomicAdd(reinterpret_cast<unsigned long long*>(n_entries), std::uint64_t{n}));
+    } else if (phase == 3) {
+      std::uint32_t* const starts = grid.starts + std::size_t{chunk} * kGridStride;
+      std::uint32_t start =
+          shared.first + shared.before_group[thread / kOfGroup] + shared.before[thread];
+      TAMIS_UNROLL for (std::uint32_t at = 0; at < kBuckets; ++at) {
+        starts[thread * kBuckets + at] = start;
+        start += grid.sizes[first_bucket + at];
+      }
+      if (thread <= kGridHalo) starts[kGridChunk + thread] = shared.first + shared.halo[thread];
+    }
+  }
+};
 
 __global__ void grid_scatter(GridView grid, const GridTicket* tickets) {
   const std::uint32_t idx = blockIdx.x * blockDim.x + threadIdx.x;
   if (idx >= grid.n_places) return;
   const GridTicket ticket = tickets[idx];
-  grid.entries[grid.buckets[ticket.bucket].start + ticket.number] = {ticket.xy, ticket.z, idx,
-                                                                     grid.homes[idx].bloom};
+  grid.entries[grid.starts[grid_start(ticket.bucket)] + ticket.number] = ticket.entry;
+  const std::uint32_t chunk = ticket.bucket / kGridChunk, place = ticket.bucket % kGridChunk;
+  if (place >= kGridHalo) return;
+  const GridLevel& of = grid_level_of(grid, chunk);
+  if (of.has_cells == 0) return;
+  const std::uint32_t before =
+      of.first_bucket + (((chunk - 1) * kGridChunk - of.first_bucket) & of.mask);
+  grid.entries[grid.starts[grid_start(before) + kGridChunk + place] + ticket.number] = ticket.entry;
 }
 
 template <bool kFlat, bool kPacked, std::uint32_t kMost>
 void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
                        const DeviceResults& results, void* stream) {
-  launch(grid_probe<kFlat, kPacked, kMost>, blocks_for(events.n_events), 1, stream, grid, events,
-         work, results);
-  // Tasks are some for each event; what is more, threads take in turn.
-  const auto blocks = [&](std::size_t n_threads, std::uint32_t most) {
-    const std::uint32_t n_blocks = blocks_for(n_threads * events.n_events / kGridSegments + 1);
-    return n_blocks < most ? n_blocks : most;
+  const auto match = [&]<typename Lane>(Lane) {
+    launch(grid_match<kFlat, kPacked, kMost, Lane>, blocks_for(events.n_events), 1, stream, grid,
+           events, work, results);
+    constexpr std::uint32_t kBlocks = 48;  // of a segment: warps take tasks in turn
+    launch(grid_scan<kFlat, Lane, kMost>, kBlocks, kGridSegments, stream, grid, events.first_event,
+           work, results);
   };
-  launch(grid_scan<kFlat>, blocks(32, 1024), kGridSegments, stream, grid, work, results);
-  const auto test = [&]<typename Lane>(Lane) {
-    launch(grid_test<kFlat, Lane, kMost>, blocks(4, 128), kGridSegments, stream, grid,
-           events.first_event, work, results);
-  };
-  if (grid.lane_bytes == 1) return test(std::uint8_t{});
-  if (grid.lane_bytes == 2) return test(std::uint16_t{});
-  test(std::uint32_t{});
+  if (grid.lane_bytes == 1) return match(std::uint8_t{});
+  if (grid.lane_bytes == 2) return match(std::uint16_t{});
+  match(std::uint32_t{});
 }
 
 void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
                        const DeviceResults& results, void* stream) {
   constexpr std::uint32_t kFew = 5, kMany = kGridMostAttributes;
-  const bool is_flat = grid.place_z == nullptr;
+  const bool is_flat = grid.is_flat != 0;
   if (events.cells == nullptr) {
     return is_flat ? launch_grid_match<true, false, kMany>(grid, events, work, results, stream)
                    : launch_grid_match<false, false, kMany>(grid, events, work, results, stream);
@@ -373,13 +473,14 @@ void launch_grid_move(const GridView& grid, const GridMoves& moves, void* stream
 
 void launch_grid_count(const GridView& grid, std::uint32_t first, std::uint32_t n_places,
                        const float* positions, GridTicket* tickets, void* stream) {
-  launch(grid.place_z == nullptr ? grid_count<true> : grid_count<false>, blocks_for(n_places), 1,
-         stream, grid, first, n_places, positions, tickets);
+  launch(grid.is_flat != 0 ? grid_count<true> : grid_count<false>, blocks_for(n_places), 1, stream,
+         grid, first, n_places, positions, tickets);
 }
 
 void launch_grid_place(const GridView& grid, const GridTicket* tickets, std::uint64_t* n_entries,
                        void* stream) {
-  launch(grid_allot, blocks_for((grid.n_buckets + 7) / 8), 1, stream, grid, n_entries);
+  launch_phases(GridAllot{grid, n_entries}, grid.n_buckets / kGridChunk,
+                GridAllot::kMostSharedBytes, stream);
   launch(grid_scatter, blocks_for(grid.n_places), 1, stream, grid, tickets);
 }
 

@@ -91,7 +91,7 @@ TupleKeyOnDevice::TupleKeyOnDevice(const FilterTable& table) {
   if (n_units >= std::uint64_t{1} << 32) {
     throw ArgumentError("a segment of engine tuple-key-cuda must not exceed 32 GiB of records");
   }
-  std::vector<std::uint64_t> records(n_units);
+  std::vector<std::uint64_t> records(n_units + kRecordPad);
   std::uint32_t end = 0;
   const auto write = [&](FilterIdx filter) {
     encoder.write(filter, records.data() + end);

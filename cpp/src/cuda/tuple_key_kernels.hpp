@@ -146,14 +146,11 @@ __global__ void tuple_key_test(TupleKeyIndexView index, std::uint32_t first_even
       run = tuple_key::run_of(index.starts, index.start_mask, {key, work.hashes[task]});
     }
     while (run.begin < run.end) {
-      const std::uint64_t* const record = index.records + run.begin;
-      const std::uint64_t head = *record;
-      const auto n_lanes = static_cast<std::uint32_t>(head >> 32) & 0xFFFF;
-      if (ranks.template holds<Lane>(index.slots, record, n_lanes)) {
-        const std::uint32_t verify = (head >> 48 & 1) != 0 ? MatchPair::kVerify : 0;
-        output.add({(first_event + each) | verify, static_cast<std::uint32_t>(head)}, results);
+      const RecordWords record(index.records + run.begin);
+      if (ranks.template holds<Lane>(index.slots, record)) {
+        output.add(record.pair_of(first_event + each), results);
       }
-      run.begin += 1 + static_cast<std::uint32_t>((n_lanes * 3 * sizeof(Lane) + 7) / 8);
+      run.begin += 1 + static_cast<std::uint32_t>((record.n_lanes() * 3 * sizeof(Lane) + 7) / 8);
     }
   }
   if (output.n_pairs > 0) output.flush(results);

@@ -17,6 +17,7 @@
 #define TAMIS_DEVICE
 #define TAMIS_UNROLL
 #define __constant__
+#define __launch_bounds__(...)
 
 namespace tamis::cuda {
 

@@ -28,7 +28,7 @@ double extent_of(std::vector<Point> sample) {
 }  // namespace
 
 SideChoice choose_side(std::span<const Point> centres, double reach, bool is_flat,
-                       double probe_cost, double area_cost) {
+                       double probe_cost, const GridCosts& costs) {
   const std::size_t step = centres.size() / kSample + 1;
   std::vector<Point> sample;
   for (std::size_t at = 0; at < centres.size(); at += step) sample.push_back(centres[at]);
@@ -52,18 +52,19 @@ SideChoice choose_side(std::span<const Point> centres, double reach, bool is_fla
     const Level level = Level::make(reach, each);
     n_in_cell.clear();
     for (const Point& centre : sample) ++n_in_cell[hash_cell(0, level.cell_of(centre))];
-    std::size_t n_cells = 0, n_events = 0;
+    std::size_t n_probes = 0, n_events = 0;
     double n_areas = 0;
     for (std::size_t at = 0; at < sample.size(); at += sample.size() / kEvents + 1) {
       ++n_events;
+      const std::int32_t first_of_row = level.cell_of(sample[at].x - reach);
       for_each_cell(level, sample[at], is_flat, [&](const Cell& cell) {
-        ++n_cells;
+        n_probes += !costs.is_by_row || cell.x == first_of_row;
         const auto found = n_in_cell.find(hash_cell(0, cell));
         if (found != n_in_cell.end()) n_areas += found->second;
       });
     }
     n_areas *= static_cast<double>(step);
-    const double cost = probe_cost * static_cast<double>(n_cells) + area_cost * n_areas;
+    const double cost = probe_cost * static_cast<double>(n_probes) + costs.area * n_areas;
     if (cost < least) {
       least = cost;
       best = {each, n_areas / static_cast<double>(n_events)};

@@ -37,12 +37,21 @@ void for_each_cell(const Level& level, const Point& point, bool is_flat, Visit v
   }
 }
 
+// What an event pays, for a cell that it looks up and for an area that it finds there.
+struct GridCosts {
+  double probe = 15, area = 0.5;  // ns, measured on clcb-default
+  // For a cell, against an area, where cells are crowded and buckets divided by names: an event
+  // looks up more of them, and finds fewer areas there.
+  double crowded_probe = 15;
+  bool is_by_row = false;  // a probe is for a row of cells along x
+};
+
 // The side for which events at the places of `centres` cost least, and what they look at with it.
 struct SideChoice {
   double side = 0;
   double n_looked_at = 0;  // areas, an event
 };
 SideChoice choose_side(std::span<const Point> centres, double reach, bool is_flat,
-                       double probe_cost, double area_cost);
+                       double probe_cost, const GridCosts& costs);
 
 }  // namespace tamis::spatial_grid

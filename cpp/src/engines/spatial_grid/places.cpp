@@ -108,10 +108,10 @@ void Maker::make_levels() {
       centres.push_back(made_.places[idx].centre);
       made_.places[idx].level = static_cast<std::uint32_t>(made_.levels.size());
     }
-    SideChoice choice = choose_side(centres, reach, is_flat_, costs_.probe, costs_.area);
+    SideChoice choice = choose_side(centres, reach, is_flat_, costs_.probe, costs_);
     const bool is_crowded = choice.n_looked_at > kManyAreas;
     if (is_crowded && costs_.crowded_probe != costs_.probe) {
-      choice = choose_side(centres, reach, is_flat_, costs_.crowded_probe, costs_.area);
+      choice = choose_side(centres, reach, is_flat_, costs_.crowded_probe, costs_);
     }
     Level& level = made_.levels.emplace_back(Level::make(reach, choice.side));
     level.names = is_crowded;

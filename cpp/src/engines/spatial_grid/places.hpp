@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engines/spatial_grid/buckets.hpp"
+#include "engines/spatial_grid/cells.hpp"
 #include "tamis/filter_table.hpp"
 
 namespace tamis::spatial_grid {
@@ -37,14 +38,6 @@ struct Places {
   std::vector<std::uint8_t> terms;
   std::vector<AttributeId> pivots;  // [n_places] the attribute of its term, or kNoPivot
   std::uint32_t everywhere() const { return static_cast<std::uint32_t>(levels.size()) - 1; }
-};
-
-// What an event pays, for a cell that it looks up and for an area that it finds there.
-struct GridCosts {
-  double probe = 15, area = 0.5;  // ns, measured on clcb-default
-  // For a cell, against an area, where cells are crowded and buckets divided by names: an event
-  // looks up more of them, and finds fewer areas there.
-  double crowded_probe = 15;
 };
 
 // `owners` [n_filters] or empty: then every filter is a place of its own.

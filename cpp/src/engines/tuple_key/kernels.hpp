@@ -22,6 +22,7 @@
 namespace tamis::tuple_key {
 
 inline constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
+inline constexpr std::uint64_t kVerify = 1;  // of a record's flags
 inline constexpr std::uint32_t kNegated8 = std::uint32_t{1} << 7;
 inline constexpr std::uint32_t kNegated16 = std::uint32_t{1} << 15;
 inline constexpr std::uint32_t kNegated32 = std::uint32_t{1} << 31;

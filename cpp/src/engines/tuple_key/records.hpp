@@ -22,7 +22,6 @@
 namespace tamis::tuple_key {
 
 inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
-inline constexpr std::uint64_t kVerify = 1;  // of a record's flags
 
 struct AttributeSlots {
   std::uint32_t all = kNoSlot, numbers = kNoSlot, strings = kNoSlot;
