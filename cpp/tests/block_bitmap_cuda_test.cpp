@@ -232,11 +232,11 @@ TEST(block_bitmap_cuda_matches_events_of_a_caller) {
   CHECK(n_left > 0 && n_left < n_events);
   constexpr std::size_t kMostPairs = 100'000;
   const cuda::OwnStream stream;
-  cuda::BlockBitmapBuffers buffers(index, n_events, n_events, kMostPairs);
+  cuda::BlockBitmapBuffers buffers(index, n_events);
   const cuda::PinnedArray<cuda::MatchPair> pairs(kMostPairs);
   const cuda::PinnedArray<std::uint32_t> left(n_events);
   const cuda::PinnedArray<cuda::MatchCounts> counts(1);
-  buffers.begin(stream);
+  buffers.begin({pairs.data(), left.data(), counts.data(), pairs.size()}, stream);
   for (const auto& [first, end] : {std::pair{std::size_t{0}, n_first}, {n_first, n_events}}) {
     cuda::NumberEvents given;
     given.offsets = offsets.data();
@@ -245,8 +245,8 @@ TEST(block_bitmap_cuda_matches_events_of_a_caller) {
     given.first_event = static_cast<std::uint32_t>(first);
     given.n_events = static_cast<std::uint32_t>(end - first);
     buffers.match(index, given, stream);
-    buffers.bring({pairs.data(), left.data(), counts.data()}, stream);
   }
+  buffers.finish(stream);
   cuda::synchronize(stream);
   CHECK_EQ(counts.data()->n_left, n_left);
   for (std::size_t at = 0; at < n_left; ++at) CHECK(is_left[left.data()[at]]);

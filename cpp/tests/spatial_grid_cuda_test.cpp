@@ -74,13 +74,13 @@ TEST(spatial_grid_cuda_moves_all_places_at_once) {
   CHECK_EQ(grid.n_places(), NamedPlaces::kFilters);
   constexpr std::size_t kStride = NamedPlaces::kEvents;
   cuda::OwnStream stream;
-  const cuda::PinnedArray<std::uint32_t> cells(4 * kStride);
+  const cuda::PinnedArray<cuda::PackedCells> cells(kStride);
   const cuda::PinnedArray<float> positions(2 * kStride), places(2 * grid.n_places());
   for (std::size_t event = 0; event < kStride; ++event) {
-    for (std::size_t at = 0; at < 4; ++at) {
-      cells.data()[at * kStride + event] =
-          events.attributes[4 * event + at] << 16 |
-          static_cast<std::uint32_t>(events.values[4 * event + at].nearest);
+    cells.data()[event] = cuda::PackedCells::none();
+    for (std::uint32_t at = 0; at < 4; ++at) {
+      cells.data()[event].set(at, events.attributes[4 * event + at],
+                              static_cast<std::int32_t>(events.values[4 * event + at].nearest));
     }
     positions.data()[2 * event] = static_cast<float>(events.x[event]);
     positions.data()[2 * event + 1] = static_cast<float>(events.y[event]);
@@ -92,16 +92,15 @@ TEST(spatial_grid_cuda_moves_all_places_at_once) {
     }
     if (round > 0) grid.move_all(places.data(), stream);
     cuda::NumberEvents packed;
-    packed.cells = cells.data();
-    packed.n_cells = 4;
-    packed.stride = kStride;
+    packed.packed = cells.data();
+    packed.n_packed = 1;
     packed.flat_positions = positions.data();
     packed.n_events = kStride;
-    cuda::GridBuffers buffers(1 << 15, 512, 1 << 18);
+    cuda::GridBuffers buffers(1 << 15);
     cuda::FoundPairs found(512, 1 << 18);
-    buffers.begin(stream);
+    buffers.begin(found.pinned(), stream);
     buffers.match(grid, packed, stream);
-    buffers.bring(found.pinned(), stream);
+    buffers.finish(stream);
     cuda::synchronize(stream);
     CHECK(found.is_whole());
     CHECK_EQ(found.pinned().counts->n_left, 0u);

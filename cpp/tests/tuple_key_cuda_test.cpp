@@ -147,32 +147,35 @@ TEST(tuple_key_cuda_matches_packed_events) {
     const Equalities workload = equalities(2000, n_cells - 2, 9, 2, n_cells - 1, n_events);
     const EventBatch& events = workload.events;
     const cuda::TupleKeyOnDevice index(*workload.table);
-    cuda::PinnedArray<std::uint32_t> cells(n_cells * n_events);
-    std::fill_n(cells.data(), cells.size(), cuda::NumberEvents::kNoCell);
+    constexpr std::uint32_t kCells = cuda::PackedCells::kCells;
+    const std::uint32_t n_packed = (n_cells + kCells - 1) / kCells;
+    cuda::PinnedArray<cuda::PackedCells> cells(n_packed * n_events);
+    std::fill_n(cells.data(), cells.size(), cuda::PackedCells::none());
     for (std::size_t event = 0; event < n_events; ++event) {
       for (std::uint64_t at = events.offsets[event]; at < events.offsets[event + 1]; ++at) {
-        cells.data()[(at - events.offsets[event]) * n_events + event] =
-            events.attributes[at] << 16 |
-            (static_cast<std::uint32_t>(events.values[at].nearest) & 0xFFFF);
+        const auto cell = static_cast<std::uint32_t>(at - events.offsets[event]);
+        const auto value = static_cast<std::int32_t>(events.values[at].nearest);
+        CHECK(cuda::PackedCells::takes(events.attributes[at], value));
+        cells.data()[event * n_packed + cell / kCells].set(cell % kCells, events.attributes[at],
+                                                           value);
       }
     }
     constexpr std::size_t kMostPairs = 100'000;
     const cuda::OwnStream stream;
-    cuda::TupleKeyBuffers buffers(n_events, n_events, kMostPairs);
+    cuda::TupleKeyBuffers buffers(n_events);
     const cuda::PinnedArray<cuda::MatchPair> pairs(kMostPairs);
     const cuda::PinnedArray<std::uint32_t> left(n_events);
     const cuda::PinnedArray<cuda::MatchCounts> counts(1);
-    buffers.begin(stream);
+    buffers.begin({pairs.data(), left.data(), counts.data(), pairs.size()}, stream);
     for (const auto& [first, end] : {std::pair{std::size_t{0}, n_first}, {n_first, n_events}}) {
       cuda::NumberEvents packed;
-      packed.cells = cells.data();
-      packed.n_cells = n_cells;
-      packed.stride = n_events;
+      packed.packed = cells.data();
+      packed.n_packed = n_packed;
       packed.first_event = static_cast<std::uint32_t>(first);
       packed.n_events = static_cast<std::uint32_t>(end - first);
       buffers.match(index, packed, stream);
-      buffers.bring({pairs.data(), left.data(), counts.data()}, stream);
     }
+    buffers.finish(stream);
     cuda::synchronize(stream);
     CHECK_EQ(counts.data()->n_left, std::uint64_t{0});
     std::vector<std::vector<std::uint32_t>> found(n_events);

@@ -85,8 +85,7 @@ void bench_block_bitmap(double share, std::size_t n_most) {
       .add("n_tuples", index.view().n_tuples);
   WideEvents events(workload.events, n_most);
   const std::size_t n_launch = cuda::BlockBitmapBuffers::most_events(index);
-  PinnedRun run(kEngine, workload, index, events,
-                cuda::BlockBitmapBuffers(index, n_launch, kMostEvents, kMostPairs),
+  PinnedRun run(kEngine, workload, index, events, cuda::BlockBitmapBuffers(index, n_launch),
                 PartSizes{n_launch, n_launch}, kMostEvents, kMostPairs);
   run.verify(n_most);
   for (const std::size_t n : {std::size_t{1}, n_most / 100, n_most / 10, n_most}) {

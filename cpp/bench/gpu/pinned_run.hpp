@@ -105,7 +105,7 @@ class PinnedRun {
     Steps steps;
     for (int round = 0; round < 3; ++round) {
       steps.clear();
-      buffers_.begin(stream_);
+      buffers_.begin(pinned(), stream_);
       cuda::synchronize(stream_);
       auto begin = Clock::now();
       const auto after = [&](const char* name) {
@@ -114,8 +114,8 @@ class PinnedRun {
         begin = Clock::now();
       };
       match_with(buffers_, events_.there(0, n), stream_, after);
-      buffers_.bring(pinned(), stream_);
-      after("bring");
+      buffers_.finish(stream_);
+      after("counts");
     }
     Figure("steps", engine_, workload_.name)
         .add("n_filters", workload_.table->size())
@@ -133,10 +133,12 @@ class PinnedRun {
     const std::size_t n_parts = (n + sizes_.most - 1) / sizes_.most;
     return (n + n_parts - 1) / n_parts;
   }
-  cuda::PinnedResults pinned() const { return {pairs_.data(), left_.data(), counts_.data()}; }
+  cuda::MatchResults pinned() const {
+    return {pairs_.data(), left_.data(), counts_.data(), pairs_.size()};
+  }
 
   void match(std::size_t n_events, Where where, std::size_t n_part) {
-    buffers_.begin(stream_);
+    buffers_.begin(pinned(), stream_);
     std::size_t part = 0;
     for (std::size_t first = 0; first < n_events; first += n_part, ++part) {
       const std::size_t n = std::min(n_part, n_events - first);
@@ -147,8 +149,8 @@ class PinnedRun {
       }
       buffers_.match(index_, where == is_here ? events_.here(first, n) : events_.there(first, n),
                      stream_);
-      buffers_.bring(pinned(), stream_);
     }
+    buffers_.finish(stream_);
     cuda::synchronize(stream_);
     const cuda::MatchCounts& counts = *counts_.data();
     if (counts.n_left == 0 && counts.n_lost == 0 && counts.n_pairs <= pairs_.size()) return;
@@ -170,23 +172,20 @@ class PinnedRun {
   cuda::PinnedArray<cuda::MatchCounts> counts_{1};
 };
 
-// Events of five cells of four bytes each, and positions of two floats if there are any, in pinned
-// memory and on the device, cell after cell.
+// Events of 16 bytes each, and positions of two floats if there are any, in pinned memory and on
+// the device.
 class PackedEvents {
  public:
-  static constexpr std::uint32_t kWidth = 5;
-
   PackedEvents(std::size_t n_events, bool has_positions)
-      : stride_(n_events),
-        cells_(kWidth * n_events),
+      : cells_(n_events),
         positions_(has_positions ? 2 * n_events : 0),
         cells_there_(cells_.size()),
         positions_there_(positions_.size()) {
-    std::fill_n(cells_.data(), cells_.size(), cuda::NumberEvents::kNoCell);
+    std::fill_n(cells_.data(), cells_.size(), cuda::PackedCells::none());
   }
   // The first events are those of the sample; how many that is.
   std::size_t put(const EventBatch& sample) {
-    const std::size_t n = std::min(sample.size(), stride_);
+    const std::size_t n = std::min(sample.size(), cells_.size());
     for (std::size_t event = 0; event < n; ++event) {
       const std::uint64_t first = sample.offsets[event];
       for (std::uint64_t at = first; at < sample.offsets[event + 1]; ++at) {
@@ -201,7 +200,8 @@ class PackedEvents {
     return n;
   }
   void put(std::size_t event, std::size_t cell, std::size_t name, std::size_t value) {
-    cells_.data()[cell * stride_ + event] = static_cast<std::uint32_t>(name << 16 | value);
+    cells_.data()[event].set(static_cast<std::uint32_t>(cell), static_cast<std::uint32_t>(name),
+                             static_cast<std::int32_t>(value));
   }
   void put_position(std::size_t event, std::pair<float, float> at) {
     positions_.data()[2 * event] = at.first;
@@ -215,33 +215,31 @@ class PackedEvents {
     return view(cells_there_.data(), positions_there_.data(), first, n);
   }
   void copy(std::size_t first, std::size_t n, cuda::Stream stream) const {
-    cuda::copy_rows_to_device(cells_there_.data() + first, cells_.data() + first, stride_ * 4,
-                              n * 4, kWidth, stream);
+    cuda::copy_to_device(cells_there_.data() + first, cells_.data() + first,
+                         n * sizeof(cuda::PackedCells), stream);
     if (positions_.size() == 0) return;
     cuda::copy_to_device(positions_there_.data() + 2 * first, positions_.data() + 2 * first, n * 8,
                          stream);
   }
   std::size_t n_bytes(std::size_t n_events) const {
-    return n_events * (kWidth * 4 + (positions_.size() == 0 ? 0 : 8));
+    return n_events * (sizeof(cuda::PackedCells) + (positions_.size() == 0 ? 0 : 8));
   }
 
  private:
-  cuda::NumberEvents view(const std::uint32_t* cells, const float* positions, std::size_t first,
-                          std::size_t n) const {
+  static cuda::NumberEvents view(const cuda::PackedCells* cells, const float* positions,
+                                 std::size_t first, std::size_t n) {
     cuda::NumberEvents events;
-    events.cells = cells;
-    events.n_cells = kWidth;
-    events.stride = static_cast<std::uint32_t>(stride_);
+    events.packed = cells;
+    events.n_packed = 1;
     events.flat_positions = positions;
     events.first_event = static_cast<std::uint32_t>(first);
     events.n_events = static_cast<std::uint32_t>(n);
     return events;
   }
 
-  std::size_t stride_;
-  cuda::PinnedArray<std::uint32_t> cells_;
+  cuda::PinnedArray<cuda::PackedCells> cells_;
   cuda::PinnedArray<float> positions_;
-  cuda::DeviceArray<std::uint32_t> cells_there_;
+  cuda::DeviceArray<cuda::PackedCells> cells_there_;
   cuda::DeviceArray<float> positions_there_;
 };
 

@@ -63,9 +63,8 @@ void bench_spatial_grid(double share, bool is_zipf, std::size_t n_radii, std::si
       .add("n_constraints", workload.table->n_constraints());
   PackedEvents events(n_most, true);
   draw(events, workload.events, n_most, is_zipf);
-  PinnedRun run(kEngine, workload, index, events,
-                cuda::GridBuffers(kSizes.most, kMostEvents, kMostPairs), kSizes, kMostEvents,
-                kMostPairs);
+  PinnedRun run(kEngine, workload, index, events, cuda::GridBuffers(kSizes.most), kSizes,
+                kMostEvents, kMostPairs);
   run.verify(n_most);
   for (const std::size_t n : powers_of_ten(n_most)) run.measure(n, 15);
 

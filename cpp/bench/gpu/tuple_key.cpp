@@ -11,7 +11,7 @@ void draw(PackedEvents& events, const EventBatch& sample, std::size_t n_events) 
   Random random(7);
   for (std::size_t event = events.put(sample); event < n_events; ++event) {
     const std::size_t n_names = 3 + below(random, 3);
-    std::size_t names[PackedEvents::kWidth];
+    std::size_t names[cuda::PackedCells::kCells];
     for (std::size_t at = 0; at < n_names;) {
       names[at] = below(random, 100);
       if (std::find(names, names + at, names[at]) != names + at) continue;
@@ -39,9 +39,8 @@ void bench_tuple_key(double share, std::size_t n_most) {
       .add("n_constraints", workload.table->n_constraints());
   PackedEvents events(n_most, false);
   draw(events, workload.events, n_most);
-  PinnedRun run(kEngine, workload, index, events,
-                cuda::TupleKeyBuffers(kSizes.most, kMostEvents, kMostPairs), kSizes, kMostEvents,
-                kMostPairs);
+  PinnedRun run(kEngine, workload, index, events, cuda::TupleKeyBuffers(kSizes.most), kSizes,
+                kMostEvents, kMostPairs);
   run.verify(n_most);
   for (const std::size_t n : powers_of_ten(n_most)) run.measure(n, 15);
 }

@@ -123,22 +123,14 @@ std::size_t BlockBitmapBuffers::most_events(const BlockBitmapOnDevice& index) {
   return std::clamp<std::size_t>(kMostBytes / n_bytes, 1, kMost);
 }
 
-BlockBitmapBuffers::BlockBitmapBuffers(const BlockBitmapOnDevice& index, std::size_t most_events,
-                                       std::size_t most_events_in_all, std::size_t most_pairs)
+BlockBitmapBuffers::BlockBitmapBuffers(const BlockBitmapOnDevice& index, std::size_t most_events)
     : most_events_(padded(most_events)),
       ranks_(most_events_ * index.view().n_attributes),
       is_left_(most_events_),
       rows_(most_events_ * index.view().n_attributes),
       columns_(most_events_ * index.view().n_tuples),
       candidates_(most_events_ * kCandidatesPerEvent),
-      n_candidates_(kMostLaunches),
-      pairs_(most_events_in_all, most_pairs) {}
-
-void BlockBitmapBuffers::begin(Stream stream) {
-  n_launches_ = 0;
-  pairs_.begin(stream);
-  clear(n_candidates_.data(), n_candidates_.n_bytes(), stream);
-}
+      counts_(sizeof *BlockBitmapWork{}.n_candidates) {}
 
 BlockBitmapWork BlockBitmapBuffers::next_work(const NumberEvents& events) {
   // Threads for all of their ranks have 32-bit numbers.
@@ -146,14 +138,13 @@ BlockBitmapWork BlockBitmapBuffers::next_work(const NumberEvents& events) {
   const std::size_t n_most = std::min<std::size_t>(
       {most_events_, kBlockMostEvents,
        std::numeric_limits<std::uint32_t>::max() / n_ranks - kBlockEventsPerThread});
-  if (events.n_events > n_most || n_launches_ == kMostLaunches || events.cells != nullptr) {
+  if (events.n_events > n_most || events.packed != nullptr) {
     throw ArgumentError("a launch must have at most " + std::to_string(n_most) +
-                        " events by offsets, and there are at most " +
-                        std::to_string(kMostLaunches));
+                        " events by offsets");
   }
   return {ranks_.data(),      rows_.data(),
           is_left_.data(),    columns_.data(),
-          candidates_.data(), n_candidates_.data() + n_launches_++,
+          candidates_.data(), reinterpret_cast<std::uint64_t*>(counts_.next()),
           candidates_.size(), static_cast<std::uint32_t>(most_events_)};
 }
 
@@ -177,8 +168,7 @@ class BlockBitmapCudaIndex final : public Index {
     const std::size_t n_most = BlockBitmapBuffers::most_events(on_device_);
     return std::make_unique<BlockBitmapCudaScratch>(
         n_most, std::min(kMostAttributes, on_device_.n_used()), false,
-        BlockBitmapBuffers(on_device_, n_most, n_most, BlockBitmapCudaScratch::kFirstPairs),
-        on_host_->make_scratch());
+        BlockBitmapBuffers(on_device_, n_most), on_host_->make_scratch());
   }
   void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
              Collector& out) const override {

@@ -53,16 +53,13 @@ class BlockBitmapOnDevice {
 // What the kernels need besides an index, for the launches of one stream.
 class BlockBitmapBuffers {
  public:
-  static constexpr std::size_t kMostLaunches = PairBuffers::kMostBrought;  // after each begin()
-
-  // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
-  BlockBitmapBuffers(const BlockBitmapOnDevice& index, std::size_t most_events,
-                     std::size_t most_events_in_all, std::size_t most_pairs);
+  // Events of a launch.
+  BlockBitmapBuffers(const BlockBitmapOnDevice& index, std::size_t most_events);
   // Events of a launch whose buffers stay below 256 MB, but for tables of very many attributes.
   static std::size_t most_events(const BlockBitmapOnDevice& index);
 
-  void set_pairs(PairBuffers pairs) { pairs_ = std::move(pairs); }
-  void begin(Stream stream);
+  // Of a call: where its pairs go, its launches, how many pairs there are.
+  void begin(const MatchResults& to, Stream stream) { counts_.begin(to, stream); }
   void match(const BlockBitmapOnDevice& index, const NumberEvents& events, Stream stream) {
     match(index, events, stream, [](const char*) {});
   }
@@ -71,7 +68,7 @@ class BlockBitmapBuffers {
   void match(const BlockBitmapOnDevice& index, const NumberEvents& events, Stream stream,
              After after) {
     const BlockBitmapWork work = next_work(events);
-    const DeviceResults results = pairs_.results();
+    const MatchResults results = counts_.results();
     launch_block_bitmap_rank(index.view(), events, work, results, stream);
     after("rank");
     launch_block_bitmap_find(index.view(), events, work, results, stream);
@@ -79,19 +76,17 @@ class BlockBitmapBuffers {
     launch_block_bitmap_verify(index.view(), events, work, results, stream);
     after("verify");
   }
-  // What the launches since the last time found, behind what was brought before.
-  void bring(const PinnedResults& to, Stream stream) { pairs_.bring(to, stream); }
+  void finish(Stream stream) { counts_.finish(stream); }
 
  private:
   BlockBitmapWork next_work(const NumberEvents& events);
 
-  std::size_t most_events_, n_launches_ = 0;
+  std::size_t most_events_;
   DeviceArray<std::uint32_t> ranks_, is_left_;
   DeviceArray<std::uint8_t> rows_;
   DeviceArray<ColumnCells> columns_;
   DeviceArray<BlockCandidate> candidates_;
-  DeviceArray<std::uint64_t> n_candidates_;  // of each launch
-  PairBuffers pairs_;
+  CallCounts counts_;  // with n_candidates of each launch
 };
 
 }  // namespace cuda

@@ -69,7 +69,7 @@ __global__ void block_bitmap_clear(BlockBitmapIndexView index, std::uint32_t n_e
 }
 
 __global__ void block_bitmap_rank(BlockBitmapIndexView index, NumberEvents events,
-                                  BlockBitmapWork work, DeviceResults results) {
+                                  BlockBitmapWork work, MatchResults results) {
   const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
   const std::uint32_t each = thread / kRankThreads;
   if (each >= events.n_events) return;
@@ -140,24 +140,24 @@ TAMIS_DEVICE inline bool block_bitmap_holds(const BlockBitmapIndexView& index,
 }
 
 __global__ void block_bitmap_verify(BlockBitmapIndexView index, std::uint32_t first_event,
-                                    BlockBitmapWork work, DeviceResults results) {
+                                    BlockBitmapWork work, MatchResults results) {
   const std::uint64_t n_candidates =
       *work.n_candidates < work.most_candidates ? *work.n_candidates : work.most_candidates;
   PairOutput output;
-  for (std::uint64_t at = blockIdx.x * blockDim.x + threadIdx.x; at < n_candidates;
+  for (std::uint64_t at = blockIdx.x * blockDim.x + threadIdx.x; is_any_of_warp(at < n_candidates);
        at += gridDim.x * blockDim.x) {
-    MatchPair pair;
-    if (block_bitmap_holds(index, work, work.candidates[at], first_event, pair)) {
-      output.add(pair, results);
-    }
+    MatchPair pair{};
+    const bool holds = at < n_candidates &&
+                       block_bitmap_holds(index, work, work.candidates[at], first_event, pair);
+    output.add(holds, pair, results);
   }
-  if (output.n_pairs > 0) output.flush(results);
+  output.finish(results);
 }
 
 struct BlockBitmapFind {
   BlockBitmapIndexView index;
   BlockBitmapWork work;
-  DeviceResults results;
+  MatchResults results;
   std::uint32_t first_event, n_events;
   std::uint32_t n_parts, chunks_of_part;  // of the events: each is a block of threads
 
@@ -392,7 +392,7 @@ struct BlockBitmapFind {
 };
 
 void launch_block_bitmap_rank(const BlockBitmapIndexView& index, const NumberEvents& events,
-                              const BlockBitmapWork& work, const DeviceResults& results,
+                              const BlockBitmapWork& work, const MatchResults& results,
                               void* stream) {
   const std::size_t n_padded = block_events_padded(events.n_events);
   launch(block_bitmap_clear,
@@ -405,7 +405,7 @@ void launch_block_bitmap_rank(const BlockBitmapIndexView& index, const NumberEve
 }
 
 void launch_block_bitmap_find(const BlockBitmapIndexView& index, const NumberEvents& events,
-                              const BlockBitmapWork& work, const DeviceResults& results,
+                              const BlockBitmapWork& work, const MatchResults& results,
                               void* stream) {
   if (index.n_blocks == 0 || events.n_events == 0) return;
   // Several to each multiprocessor, of which some have more to do than others.
@@ -421,7 +421,7 @@ void launch_block_bitmap_find(const BlockBitmapIndexView& index, const NumberEve
 }
 
 void launch_block_bitmap_verify(const BlockBitmapIndexView& index, const NumberEvents& events,
-                                const BlockBitmapWork& work, const DeviceResults& results,
+                                const BlockBitmapWork& work, const MatchResults& results,
                                 void* stream) {
   // Candidates are some for each event; what is more, threads take in turn.
   constexpr std::uint32_t kMostBlocks = 2048;

@@ -81,13 +81,13 @@ struct BlockBitmapWork {
 
 // The events are by offsets, not packed. Three steps, one after another.
 void launch_block_bitmap_rank(const BlockBitmapIndexView& index, const NumberEvents& events,
-                              const BlockBitmapWork& work, const DeviceResults& results,
+                              const BlockBitmapWork& work, const MatchResults& results,
                               void* stream);
 void launch_block_bitmap_find(const BlockBitmapIndexView& index, const NumberEvents& events,
-                              const BlockBitmapWork& work, const DeviceResults& results,
+                              const BlockBitmapWork& work, const MatchResults& results,
                               void* stream);
 void launch_block_bitmap_verify(const BlockBitmapIndexView& index, const NumberEvents& events,
-                                const BlockBitmapWork& work, const DeviceResults& results,
+                                const BlockBitmapWork& work, const MatchResults& results,
                                 void* stream);
 
 }  // namespace tamis::cuda

@@ -29,17 +29,14 @@ class DeviceScratch final : public Scratch {
   template <typename OnDevice>
   void run(const OnDevice& index, std::size_t n_events) {
     for (;;) {
-      buffers.begin(stream);
+      buffers.begin(found.pinned(), stream);
       buffers.match(index, batch.events(n_events), stream);
-      buffers.bring(found.pinned(), stream);
+      buffers.finish(stream);
       synchronize(stream);
       if (found.n_pairs() <= found.n_room() || found.n_room() == kMostPairs || !can_grow_) return;
       try {
-        const std::size_t n_pairs = std::min(found.n_pairs() + found.n_pairs() / 4, kMostPairs);
-        PairBuffers on_device(n_most, n_pairs);
-        PinnedArray<MatchPair> pinned(n_pairs);
-        buffers.set_pairs(std::move(on_device));  // both, or none
-        found.set_pairs(std::move(pinned));
+        found.set_pairs(
+            PinnedArray<MatchPair>(std::min(found.n_pairs() + found.n_pairs() / 4, kMostPairs)));
       } catch (const UnavailableError&) {
         can_grow_ = false;  // fewer events at a time, then
       }

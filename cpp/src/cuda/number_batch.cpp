@@ -96,21 +96,31 @@ NumberEvents NumberBatch::events(std::size_t n_events) const {
   return packed;
 }
 
-PairBuffers::PairBuffers(std::size_t most_events, std::size_t most_pairs)
-    : pairs_(most_pairs), left_(most_events), counts_(kMostBrought + 2) {}
-
-void PairBuffers::begin(Stream stream) {
-  n_brought_ = 0;
-  clear(counts_.data(), counts_.n_bytes(), stream);
+void CallCounts::begin(const MatchResults& to, Stream stream) {
+  to_ = to;
+  n_launches_ = 0;
+  if (!is_clear_) clear(bytes_.data(), bytes_.n_bytes(), stream);
+  is_clear_ = false;
 }
 
-DeviceResults PairBuffers::results() const {
-  return {pairs_.data(), left_.data(), counts_.data(), pairs_.size()};
+MatchResults CallCounts::results() const {
+  MatchResults results = to_;
+  results.counts =
+      reinterpret_cast<MatchCounts*>(bytes_.data() + kMostLaunches * n_bytes_of_launch_);
+  return results;
 }
 
-void PairBuffers::bring(const PinnedResults& to, Stream stream) {
-  if (n_brought_ == kMostBrought) throw ArgumentError("too many results were brought");
-  launch_bring(results(), to, counts_.data() + 1 + n_brought_++, stream);
+std::byte* CallCounts::next() {
+  if (n_launches_ == kMostLaunches) {
+    throw ArgumentError("a call has at most " + std::to_string(kMostLaunches) + " launches");
+  }
+  return bytes_.data() + n_bytes_of_launch_ * n_launches_++;
+}
+
+void CallCounts::finish(Stream stream) {
+  launch_finish_call(results().counts, to_.counts, reinterpret_cast<std::uint32_t*>(bytes_.data()),
+                     static_cast<std::uint32_t>(n_launches_ * n_bytes_of_launch_ / 4), stream);
+  is_clear_ = true;
 }
 
 void FoundPairs::collect(const EventBatch& events, std::size_t begin, std::size_t n_events,

@@ -1,4 +1,4 @@
-// The way of a batch to a device and back: events packed into pinned memory, pairs brought there,
+// The way of a batch to a device and back: events packed into pinned memory, pairs written there,
 // sorted and collected; what the device cannot take goes to an index on the host.
 #pragma once
 
@@ -40,24 +40,29 @@ class NumberBatch {
   PinnedArray<double> values_, points_;
 };
 
-// Where kernels write pairs, for the launches of one stream.
-class PairBuffers {
+// What the kernels of a call count, on the device, for the launches of one stream.
+class CallCounts {
  public:
-  static constexpr std::size_t kMostBrought = 1024;  // times after each begin()
+  static constexpr std::size_t kMostLaunches = 1024;  // of a call
 
-  // Events and pairs of all launches after a begin(). Pairs beyond are counted.
-  PairBuffers(std::size_t most_events, std::size_t most_pairs);
+  // So many bytes for each launch besides the counts of all.
+  explicit CallCounts(std::size_t n_bytes_of_launch)
+      : n_bytes_of_launch_(n_bytes_of_launch),
+        bytes_(sizeof(MatchCounts) + kMostLaunches * n_bytes_of_launch) {}
 
-  void begin(Stream stream);
-  DeviceResults results() const;
-  // What the launches since the last time found, behind what was brought before.
-  void bring(const PinnedResults& to, Stream stream);
+  // Counts of `to` are in pinned memory, too.
+  void begin(const MatchResults& to, Stream stream);
+  MatchResults results() const;
+  // Of the next launch.
+  std::byte* next();
+  // To pinned memory.
+  void finish(Stream stream);
 
  private:
-  std::size_t n_brought_ = 0;
-  DeviceArray<MatchPair> pairs_;
-  DeviceArray<std::uint32_t> left_;
-  DeviceArray<MatchCounts> counts_;  // now, then what was brought at each time
+  std::size_t n_bytes_of_launch_, n_launches_ = 0;
+  bool is_clear_ = false;         // a call that failed may have left something
+  DeviceArray<std::byte> bytes_;  // of the launches, then MatchCounts
+  MatchResults to_{};
 };
 
 // Pairs in pinned memory, and their way to a collector.
@@ -66,7 +71,9 @@ class FoundPairs {
   FoundPairs(std::size_t most_events, std::size_t most_pairs)
       : pairs_(most_pairs), left_(most_events), counts_(1) {}
 
-  PinnedResults pinned() const { return {pairs_.data(), left_.data(), counts_.data()}; }
+  MatchResults pinned() const {
+    return {pairs_.data(), left_.data(), counts_.data(), pairs_.size()};
+  }
   std::size_t n_pairs() const { return counts_.data()->n_pairs; }
   std::size_t n_room() const { return pairs_.size(); }
   bool is_whole() const { return n_pairs() <= n_room() && counts_.data()->n_lost == 0; }

@@ -1,9 +1,9 @@
-// How threads write pairs, and the kernel that brings them: side by side, since the bus takes whole
-// lines.
+// How threads write pairs: side by side, since the bus takes whole lines.
 #pragma once
 
 #include "launch.hpp"
 #include "pairs_launch.hpp"
+#include "warp_queue.hpp"
 
 namespace tamis::cuda {
 
@@ -33,43 +33,38 @@ TAMIS_DEVICE inline std::uint64_t reserve(std::uint64_t* counter, std::uint32_t 
 #endif
 }
 
-// The pairs of a thread on their way out.
+// The pairs of a warp on their way out. All threads of a warp add and finish together.
 struct PairOutput {
-  static constexpr std::uint32_t kMost = 4;
-  MatchPair pairs[kMost] = {};
-  std::uint32_t n_pairs = 0;
+  WarpQueue<MatchPair, 1> pairs;
 
-  TAMIS_DEVICE void add(const MatchPair& pair, const DeviceResults& results) {
-    if (n_pairs == kMost) flush(results);
-    pairs[n_pairs++] = pair;
+  TAMIS_DEVICE void add(bool is_one, const MatchPair& pair, const MatchResults& results) {
+    pairs.push(is_one, pair);
+    write(false, results);
   }
-  TAMIS_DEVICE void flush(const DeviceResults& results) {
-    const std::uint64_t first = reserve(&results.counts->n_pairs, n_pairs);
-    for (std::uint32_t at = 0; at < n_pairs; ++at) {
-      if (first + at < results.most_pairs) results.pairs[first + at] = pairs[at];
-    }
-    n_pairs = 0;
+  TAMIS_DEVICE void finish(const MatchResults& results) { write(true, results); }
+
+ private:
+  TAMIS_DEVICE void write(bool is_last, const MatchResults& results) {
+    pairs.take(is_last, [&](const MatchPair& pair, bool is_one) {
+      const std::uint64_t at = reserve(&results.counts->n_pairs, is_one);
+      if (is_one && at < results.most_pairs) results.pairs[at] = pair;
+    });
   }
 };
 
-__global__ void bring_pairs(DeviceResults from, PinnedResults to, MatchCounts* brought) {
-  const std::uint32_t n_threads = gridDim.x * blockDim.x;
-  const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
-  const MatchCounts counts = *from.counts;
-  if (thread == 0) *to.counts = brought[1] = counts;
-  const std::uint64_t end = counts.n_pairs < from.most_pairs ? counts.n_pairs : from.most_pairs;
-  for (std::uint64_t at = brought[0].n_pairs + thread; at < end; at += n_threads) {
-    to.pairs[at] = from.pairs[at];
+// One block.
+__global__ void finish_call(MatchCounts* counts, MatchCounts* to, std::uint32_t* used,
+                            std::uint32_t n_used) {
+  if (threadIdx.x == 0) {
+    *to = *counts;
+    *counts = {0, 0, 0};
   }
-  for (std::uint64_t at = brought[0].n_left + thread; at < counts.n_left; at += n_threads) {
-    to.left[at] = from.left[at];
-  }
+  for (std::uint32_t at = threadIdx.x; at < n_used; at += blockDim.x) used[at] = 0;
 }
 
-void launch_bring(const DeviceResults& from, const PinnedResults& to, MatchCounts* brought,
-                  void* stream) {
-  constexpr std::uint32_t kBlocks = 64;  // enough to fill the bus
-  launch(bring_pairs, kBlocks, 1, stream, from, to, brought);
+void launch_finish_call(MatchCounts* counts, MatchCounts* to, std::uint32_t* used,
+                        std::uint32_t n_used, void* stream) {
+  launch(finish_call, 1, 1, stream, counts, to, used, n_used);
 }
 
 }  // namespace tamis::cuda

@@ -1,5 +1,4 @@
-// What the kernels of our engines find: pairs of an event and a filter, from the device to pinned
-// memory.
+// What the kernels of our engines find: pairs of an event and a filter, in pinned memory.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +17,17 @@ struct MatchCounts {
 };
 
 // Each event's filters without repeats, in no order, behind those of the launches before. What does
-// not fit is counted and not written. All on the device.
-struct DeviceResults {
+// not fit is counted and not written. Kernels write to pinned memory, side by side
+// (warp_queue.hpp): the bus takes whole lines.
+struct MatchResults {
   MatchPair* pairs;     // [most_pairs]
   std::uint32_t* left;  // events that the host must match, and that have no pairs
-  MatchCounts* counts;  // in and out
+  MatchCounts* counts;  // on the device, in and out
   std::uint64_t most_pairs;
 };
 
-// The same in pinned memory.
-struct PinnedResults {
-  MatchPair* pairs;
-  std::uint32_t* left;
-  MatchCounts* counts;
-};
-
-// What was found since the launch before: `brought` has its counts then, and behind them those now.
-void launch_bring(const DeviceResults& from, const PinnedResults& to, MatchCounts* brought,
-                  void* stream);
+// The counts of a call to pinned memory, and all that it counted with is 0 again.
+void launch_finish_call(MatchCounts* counts, MatchCounts* to, std::uint32_t* used,
+                        std::uint32_t n_used, void* stream);
 
 }  // namespace tamis::cuda

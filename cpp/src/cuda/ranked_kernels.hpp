@@ -19,17 +19,30 @@ struct EventCells {
   std::uint32_t n_cells;
 
   TAMIS_DEVICE EventCells(const NumberEvents& events, std::uint32_t event) {
-    const std::uint32_t begin = kPacked ? 0 : events.offsets[event];
-    n_cells = kPacked ? events.n_cells : events.offsets[event + 1] - begin;
-    TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {  // all on their way at once
+    TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {
       attributes[at] = RankedValue::kNone;
       values[at] = 0;
-      if (at >= n_cells) continue;
-      if constexpr (kPacked) {
-        const std::uint32_t cell = events.cells[std::size_t{at} * events.stride + event];
-        if (cell != NumberEvents::kNoCell) attributes[at] = cell >> 16;
-        values[at] = static_cast<std::int16_t>(cell & 0xFFFF);
-      } else {
+    }
+    if constexpr (kPacked) {
+      constexpr std::uint32_t kCells = PackedCells::kCells;
+      static_assert(kMost % kCells == 0);
+      n_cells = events.n_packed * kCells;
+      TAMIS_UNROLL for (std::uint32_t first = 0; first < kMost; first += kCells) {
+        if (first >= n_cells) continue;
+        const PackedCells packed =
+            events.packed[std::size_t{event} * events.n_packed + first / kCells];
+        TAMIS_UNROLL for (std::uint32_t at = 0; at < kCells; ++at) {
+          const std::uint32_t cell = packed.cell(at);
+          const std::uint32_t attribute = PackedCells::attribute_of(cell);
+          if (attribute != PackedCells::kNone) attributes[first + at] = attribute;
+          values[first + at] = PackedCells::value_of(cell);
+        }
+      }
+    } else {
+      const std::uint32_t begin = events.offsets[event];
+      n_cells = events.offsets[event + 1] - begin;
+      TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {  // all on their way at once
+        if (at >= n_cells) continue;
         attributes[at] = events.attributes[begin + at];
         values[at] = events.values[begin + at];
       }
@@ -66,8 +79,9 @@ struct RecordWords {
 // The ranks of an event, which a kernel before has written: values [kMost][stride].
 template <std::uint32_t kMost>
 struct EventRanks {
-  RankedValue values[kMost];
+  RankedValue values[kMost] = {};
 
+  TAMIS_DEVICE EventRanks() {}
   TAMIS_DEVICE EventRanks(const RankedValue* from, std::uint32_t stride, std::uint32_t event) {
     TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {
       values[at] = from[std::size_t{at} * stride + event];

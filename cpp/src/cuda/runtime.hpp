@@ -23,9 +23,6 @@ void release_mark(Mark mark) noexcept;
 
 // These return before the work is done.
 void copy_to_device(void* to, const void* from, std::size_t n_bytes, Stream stream);
-// `n_rows` of `n_bytes` each, which begin `stride` bytes apart, here and there.
-void copy_rows_to_device(void* to, const void* from, std::size_t stride, std::size_t n_bytes,
-                         std::size_t n_rows, Stream stream);
 void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream stream);
 void copy_on_device(void* to, const void* from, std::size_t n_bytes, Stream stream);
 void clear(void* memory, std::size_t n_bytes, Stream stream);

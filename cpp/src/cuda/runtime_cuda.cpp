@@ -125,12 +125,6 @@ void release_mark(Mark mark) noexcept {
 void copy_to_device(void* to, const void* from, std::size_t n_bytes, Stream stream) {
   check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyHostToDevice, stream_of(stream)), "copy");
 }
-void copy_rows_to_device(void* to, const void* from, std::size_t stride, std::size_t n_bytes,
-                         std::size_t n_rows, Stream stream) {
-  check(cudaMemcpy2DAsync(to, stride, from, stride, n_bytes, n_rows, cudaMemcpyHostToDevice,
-                          stream_of(stream)),
-        "copy");
-}
 void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream stream) {
   check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDeviceToHost, stream_of(stream)), "copy");
 }

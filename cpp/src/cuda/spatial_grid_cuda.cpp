@@ -268,28 +268,19 @@ std::size_t GridOnDevice::n_bytes() const {
          positions_.n_bytes();
 }
 
-GridBuffers::GridBuffers(std::size_t most_events, std::size_t most_events_in_all,
-                         std::size_t most_pairs)
+GridBuffers::GridBuffers(std::size_t most_events)
     : most_events_(most_events),
       events_(kGridEventBytes * most_events),
       tasks_(kTasks * most_events),
-      counts_(kMostLaunches * kGridSegments),
-      pairs_(most_events_in_all, most_pairs) {}
-
-void GridBuffers::begin(Stream stream) {
-  n_launches_ = 0;
-  pairs_.begin(stream);
-  clear(counts_.data(), counts_.n_bytes(), stream);
-}
+      counts_(kGridSegments * sizeof(GridCounts)) {}
 
 void GridBuffers::match(const GridOnDevice& index, const NumberEvents& events, Stream stream) {
-  if (events.n_events > most_events_ || n_launches_ == kMostLaunches) {
-    throw ArgumentError("a launch must have at most " + std::to_string(most_events_) +
-                        " events, and there are at most " + std::to_string(kMostLaunches));
+  if (events.n_events > most_events_) {
+    throw ArgumentError("a launch must have at most " + std::to_string(most_events_) + " events");
   }
-  const GridWork work{events_.data(), tasks_.data(), counts_.data() + kGridSegments * n_launches_++,
+  const GridWork work{events_.data(), tasks_.data(), reinterpret_cast<GridCounts*>(counts_.next()),
                       tasks_.size() / kGridSegments};
-  launch_grid_match(index.view(), events, work, pairs_.results(), stream);
+  launch_grid_match(index.view(), events, work, counts_.results(), stream);
 }
 
 }  // namespace cuda
@@ -315,9 +306,7 @@ class SpatialGridCudaIndex final : public MovableIndex {
 
   std::unique_ptr<Scratch> make_scratch() const override {
     return std::make_unique<SpatialGridCudaScratch>(
-        kMostEvents, kGridMostAttributes, true,
-        GridBuffers(kMostEvents, kMostEvents, SpatialGridCudaScratch::kFirstPairs),
-        on_host_->make_scratch());
+        kMostEvents, kGridMostAttributes, true, GridBuffers(kMostEvents), on_host_->make_scratch());
   }
   void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& given_scratch,
              Collector& out) const override;

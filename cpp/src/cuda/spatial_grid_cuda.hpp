@@ -69,25 +69,21 @@ class GridOnDevice {
 // What the kernels need besides an index, for the launches of one stream.
 class GridBuffers {
  public:
-  static constexpr std::size_t kMostLaunches = PairBuffers::kMostBrought;  // after each begin()
   // For each event of a launch, on average.
   static constexpr std::size_t kTasks = 32;
 
-  // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
-  GridBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);
+  explicit GridBuffers(std::size_t most_events);  // of a launch
 
-  void begin(Stream stream);
+  // Of a call: where its pairs go, its launches, how many pairs there are.
+  void begin(const MatchResults& to, Stream stream) { counts_.begin(to, stream); }
   void match(const GridOnDevice& index, const NumberEvents& events, Stream stream);
-  // What the launches since the last time found, behind what was brought before.
-  void bring(const PinnedResults& to, Stream stream) { pairs_.bring(to, stream); }
-  void set_pairs(PairBuffers pairs) { pairs_ = std::move(pairs); }
+  void finish(Stream stream) { counts_.finish(stream); }
 
  private:
-  std::size_t most_events_, n_launches_ = 0;
+  std::size_t most_events_;
   DeviceArray<std::byte> events_;
   DeviceArray<GridTask> tasks_;
-  DeviceArray<GridCounts> counts_;  // [kMostLaunches][kGridSegments]
-  PairBuffers pairs_;
+  CallCounts counts_;
 };
 
 }  // namespace cuda

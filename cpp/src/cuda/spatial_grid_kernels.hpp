@@ -19,7 +19,6 @@
 #include "pairs_kernels.hpp"
 #include "ranked_kernels.hpp"
 #include "spatial_grid_launch.hpp"
-#include "warp_queue.hpp"
 
 namespace tamis::cuda {
 
@@ -30,7 +29,7 @@ struct GridEvent {
   Point point;
   bool has_position = false;
 
-  TAMIS_DEVICE GridEvent() = default;
+  GridEvent() = default;
   TAMIS_DEVICE GridEvent(const NumberEvents& events, std::uint32_t event) {
     if (events.flat_positions != nullptr) {
       point = {events.flat_positions[2 * std::size_t{event}],
@@ -115,7 +114,7 @@ template <bool kFlat, typename Lane, std::uint32_t kMost, std::uint32_t kPushes>
 struct GridTests {
   using Event = GridEventData<kFlat, kMost>;
   WarpQueue<GridCandidate, kPushes> candidates;
-  WarpQueue<MatchPair, 1> pairs;
+  PairOutput pairs;
 
   TAMIS_DEVICE static bool holds(const GridView& grid, const GridRecord& place,
                                  const RecordWords& record, const Event& event) {
@@ -129,12 +128,8 @@ struct GridTests {
 
   // event_of(candidate.event) is what is known of it, `first_event` the number of the first.
   template <typename EventOf>
-  TAMIS_DEVICE void take(bool is_last, const GridView& grid, const DeviceResults& results,
+  TAMIS_DEVICE void take(bool is_last, const GridView& grid, const MatchResults& results,
                          std::uint32_t first_event, EventOf event_of) {
-    const auto write = [&](const MatchPair& pair, bool is_one) {
-      const std::uint64_t at = reserve(&results.counts->n_pairs, is_one);
-      if (is_one && at < results.most_pairs) results.pairs[at] = pair;
-    };
     candidates.take(is_last, [&](const GridCandidate& candidate, bool is_one) {
       MatchPair pair{};
       if (is_one) {
@@ -143,10 +138,9 @@ struct GridTests {
         is_one = holds(grid, place, record, event_of(candidate.event));
         pair = record.pair_of(first_event + candidate.event);
       }
-      pairs.push(is_one, pair);
-      pairs.take(false, write);
+      pairs.add(is_one, pair, results);
     });
-    if (is_last) pairs.take(true, write);
+    if (is_last) pairs.finish(results);
   }
 };
 
@@ -175,7 +169,7 @@ TAMIS_DEVICE inline bool grid_add_tasks(const GridWork& work, std::uint32_t segm
 
 template <bool kFlat, bool kPacked, std::uint32_t kMost, typename Lane>
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    grid_match(GridView grid, NumberEvents events, GridWork work, DeviceResults results) {
+    grid_match(GridView grid, NumberEvents events, GridWork work, MatchResults results) {
   constexpr std::uint32_t kEntries = 4;     // that a thread reads at once
   constexpr std::uint32_t kMostOfRun = 32;  // for one thread
   using Event = GridEventData<kFlat, kMost>;
@@ -279,7 +273,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 // A warp for each task; each thread has several entries on their way at once.
 template <bool kFlat, typename Lane, std::uint32_t kMost>
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    grid_scan(GridView grid, std::uint32_t first_event, GridWork work, DeviceResults results) {
+    grid_scan(GridView grid, std::uint32_t first_event, GridWork work, MatchResults results) {
   constexpr std::uint32_t kEntries = 4;
   using Event = GridEventData<kFlat, kMost>;
   const GridTask* const tasks = work.tasks + blockIdx.y * work.most_tasks;
@@ -439,7 +433,7 @@ __global__ void grid_scatter(GridView grid, const GridTicket* tickets) {
 
 template <bool kFlat, bool kPacked, std::uint32_t kMost>
 void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
-                       const DeviceResults& results, void* stream) {
+                       const MatchResults& results, void* stream) {
   const auto match = [&]<typename Lane>(Lane) {
     launch(grid_match<kFlat, kPacked, kMost, Lane>, blocks_for(events.n_events), 1, stream, grid,
            events, work, results);
@@ -453,14 +447,14 @@ void launch_grid_match(const GridView& grid, const NumberEvents& events, const G
 }
 
 void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
-                       const DeviceResults& results, void* stream) {
-  constexpr std::uint32_t kFew = 5, kMany = kGridMostAttributes;
+                       const MatchResults& results, void* stream) {
+  constexpr std::uint32_t kFew = PackedCells::kCells, kMany = kGridMostAttributes;
   const bool is_flat = grid.is_flat != 0;
-  if (events.cells == nullptr) {
+  if (events.packed == nullptr) {
     return is_flat ? launch_grid_match<true, false, kMany>(grid, events, work, results, stream)
                    : launch_grid_match<false, false, kMany>(grid, events, work, results, stream);
   }
-  if (is_flat && events.n_cells <= kFew) {
+  if (is_flat && events.n_packed == 1) {
     return launch_grid_match<true, true, kFew>(grid, events, work, results, stream);
   }
   is_flat ? launch_grid_match<true, true, kMany>(grid, events, work, results, stream)

@@ -195,7 +195,7 @@ struct alignas(8) GridCandidate {
 // one another.
 inline constexpr std::uint32_t kGridSegments = 16;
 // Each in a line of its own: the cache does the atomic operations of a line one by one.
-struct alignas(256) GridCounts {
+struct alignas(64) GridCounts {
   std::uint64_t n_tasks;
 };
 
@@ -217,7 +217,7 @@ inline constexpr std::size_t kGridEventBytes = sizeof(GridEventData<false, kGrid
 
 // Two kernels: the places near each event and their filters; then those of large runs.
 void launch_grid_match(const GridView& grid, const NumberEvents& events, const GridWork& work,
-                       const DeviceResults& results, void* stream);
+                       const MatchResults& results, void* stream);
 
 // New centres of some places, each at most once. In device memory or pinned.
 struct GridMoves {

@@ -69,6 +69,14 @@ struct SetKeys {
       n_before += static_cast<std::uint32_t>(std::popcount(word.bits));
     }
   }
+
+  std::uint32_t longest_run() const {
+    std::uint32_t longest = 0;
+    for (std::size_t key = 0; key + 1 < starts.size(); ++key) {
+      longest = std::max(longest, (starts[key + 1] & start_mask) - (starts[key] & start_mask));
+    }
+    return longest;
+  }
 };
 
 }  // namespace
@@ -121,6 +129,7 @@ TupleKeyOnDevice::TupleKeyOnDevice(const FilterTable& table) {
   view_.shift = keys.shift;
   view_.start_mask = keys.start_mask;
   view_.lane_bytes = encoder.lane_bytes();
+  view_.has_long_runs = std::max(keys.longest_run(), view_.always_end) > kTupleKeyLongRun;
 }
 
 std::size_t TupleKeyOnDevice::n_bytes() const {
@@ -128,34 +137,20 @@ std::size_t TupleKeyOnDevice::n_bytes() const {
          records_.n_bytes();
 }
 
-TupleKeyBuffers::TupleKeyBuffers(std::size_t most_events, std::size_t most_events_in_all,
-                                 std::size_t most_pairs)
+TupleKeyBuffers::TupleKeyBuffers(std::size_t most_events)
     : most_events_(most_events),
       values_(kTupleKeyMostAttributes * most_events),
-      tasks_(3 * TupleKeyWork::most_tasks(most_events)),
-      n_tasks_(kMostLaunches),
-      pairs_(most_events_in_all, most_pairs) {}
-
-void TupleKeyBuffers::begin(Stream stream) {
-  n_launches_ = 0;
-  pairs_.begin(stream);
-  clear(n_tasks_.data(), n_tasks_.n_bytes(), stream);
-}
+      tasks_(TupleKeyWork::most_tasks(most_events)),
+      counts_(sizeof *TupleKeyWork{}.n_tasks) {}
 
 void TupleKeyBuffers::match(const TupleKeyOnDevice& index, const NumberEvents& events,
                             Stream stream) {
-  if (events.n_events > most_events_ || n_launches_ == kMostLaunches) {
-    throw ArgumentError("a launch must have at most " + std::to_string(most_events_) +
-                        " events, and there are at most " + std::to_string(kMostLaunches));
+  if (events.n_events > most_events_) {
+    throw ArgumentError("a launch must have at most " + std::to_string(most_events_) + " events");
   }
-  const std::size_t most_tasks = TupleKeyWork::most_tasks(most_events_);
-  const TupleKeyWork work{values_.data(),
-                          tasks_.data(),
-                          tasks_.data() + most_tasks,
-                          tasks_.data() + 2 * most_tasks,
-                          n_tasks_.data() + n_launches_++,
-                          static_cast<std::uint32_t>(most_events_)};
-  launch_tuple_key_match(index.view(), events, work, pairs_.results(), stream);
+  const TupleKeyWork work{values_.data(), tasks_.data(),
+                          reinterpret_cast<std::uint64_t*>(counts_.next())};
+  launch_tuple_key_match(index.view(), events, work, counts_.results(), stream);
 }
 
 }  // namespace cuda
@@ -175,10 +170,9 @@ class TupleKeyCudaIndex final : public Index {
         on_host_(build_tuple_key(table_, host_parameters(parameters))) {}
 
   std::unique_ptr<Scratch> make_scratch() const override {
-    return std::make_unique<TupleKeyCudaScratch>(
-        kMostEvents, kTupleKeyMostAttributes, false,
-        TupleKeyBuffers(kMostEvents, kMostEvents, TupleKeyCudaScratch::kFirstPairs),
-        on_host_->make_scratch());
+    return std::make_unique<TupleKeyCudaScratch>(kMostEvents, kTupleKeyMostAttributes, false,
+                                                 TupleKeyBuffers(kMostEvents),
+                                                 on_host_->make_scratch());
   }
   void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
              Collector& out) const override {

@@ -48,23 +48,18 @@ class TupleKeyOnDevice {
 // What the kernels need besides an index, for the launches of one stream.
 class TupleKeyBuffers {
  public:
-  static constexpr std::size_t kMostLaunches = PairBuffers::kMostBrought;  // after each begin()
+  explicit TupleKeyBuffers(std::size_t most_events);  // of a launch
 
-  // Events of a launch; events and pairs of all launches after a begin(). Pairs beyond are counted.
-  TupleKeyBuffers(std::size_t most_events, std::size_t most_events_in_all, std::size_t most_pairs);
-
-  void begin(Stream stream);
+  // Of a call: where its pairs go, its launches, how many pairs there are.
+  void begin(const MatchResults& to, Stream stream) { counts_.begin(to, stream); }
   void match(const TupleKeyOnDevice& index, const NumberEvents& events, Stream stream);
-  // What the launches since the last time found, behind what was brought before.
-  void bring(const PinnedResults& to, Stream stream) { pairs_.bring(to, stream); }
-  void set_pairs(PairBuffers pairs) { pairs_ = std::move(pairs); }
+  void finish(Stream stream) { counts_.finish(stream); }
 
  private:
-  std::size_t most_events_, n_launches_ = 0;
+  std::size_t most_events_;
   DeviceArray<RankedValue> values_;
-  DeviceArray<std::uint32_t> tasks_;    // events, keys and hashes
-  DeviceArray<std::uint64_t> n_tasks_;  // of each launch
-  PairBuffers pairs_;
+  DeviceArray<TupleKeyTask> tasks_;
+  CallCounts counts_;
 };
 
 }  // namespace cuda

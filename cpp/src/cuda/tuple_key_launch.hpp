@@ -1,4 +1,4 @@
-// How the host starts the kernel of `tuple-key-cuda`, and what it reads and writes.
+// How the host starts the kernels of `tuple-key-cuda`, and what they read and write.
 #pragma once
 
 #include <cstddef>
@@ -22,25 +22,29 @@ struct TupleKeyIndexView {  // on the device
   std::uint32_t n_attributes;
   std::uint32_t key_sizes;  // bit n: there are keys of n attributes
   std::uint32_t shift, start_mask, always_end, lane_bytes;
+  std::uint32_t has_long_runs;  // some are tasks
 };
 
-// Keys that were found for events, and the events' ranks: from the first kernel to the second.
+inline constexpr std::uint32_t kTupleKeyLongRun = 32;  // words: longer ones are tasks
+
+// A run of records that one thread would take too long for, of an event.
+struct TupleKeyTask {
+  std::uint32_t event, begin, end;
+};
+
+// From the first kernel to the second.
 struct TupleKeyWork {
-  static constexpr std::uint32_t kAlways = ~std::uint32_t{0};  // a key: filters that need nothing
-  RankedValue* values;     // [kTupleKeyMostAttributes][most_events]
-  std::uint32_t* events;   // [most_tasks] of each task
-  std::uint32_t* keys;     // [most_tasks]
-  std::uint32_t* hashes;   // [most_tasks]
+  RankedValue* values;     // [most_events][kTupleKeyMostAttributes] of events with a task
+  TupleKeyTask* tasks;     // [most_tasks]
   std::uint64_t* n_tasks;  // in: 0
-  std::uint32_t most_events;
 
   static constexpr std::size_t most_tasks(std::size_t most_events) {
     return most_events * (kTupleKeyMostFound + 1);
   }
 };
 
-// Two kernels: the keys of each event, then the records of each key that was found.
+// Two kernels: the keys of each event and their records; then those of long runs.
 void launch_tuple_key_match(const TupleKeyIndexView& index, const NumberEvents& events,
-                            const TupleKeyWork& work, const DeviceResults& results, void* stream);
+                            const TupleKeyWork& work, const MatchResults& results, void* stream);
 
 }  // namespace tamis::cuda

@@ -75,6 +75,7 @@ void* allocate(std::size_t n_bytes) {
 void release(void* memory) noexcept { n_free += give_back(memory); }
 void* allocate_pinned(std::size_t n_bytes) {
   check("allocate pinned memory");
+  if (n_bytes > n_free) throw_no_memory(n_bytes, n_free);  // it is short of that, too
   return take(n_bytes);
 }
 void release_pinned(void* memory) noexcept { give_back(memory); }
@@ -87,13 +88,6 @@ void release_mark(Mark) noexcept {}
 void copy_to_device(void* to, const void* from, std::size_t n_bytes, Stream) {
   check("copy");
   std::memcpy(to, from, n_bytes);
-}
-void copy_rows_to_device(void* to, const void* from, std::size_t stride, std::size_t n_bytes,
-                         std::size_t n_rows, Stream stream) {
-  for (std::size_t row = 0; row < n_rows; ++row) {
-    copy_to_device(static_cast<char*>(to) + row * stride,
-                   static_cast<const char*>(from) + row * stride, n_bytes, stream);
-  }
 }
 void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream) {
   check("copy");
