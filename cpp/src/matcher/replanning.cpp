@@ -14,7 +14,7 @@ namespace tamis {
 namespace {
 
 constexpr double kMuchWorse = 1.5;       // than the best plan: worth building an index again
-constexpr double kWorse = 1.2;           // the same for a plan that was a guess
+constexpr double kWorse = 1.05;          // the same for a plan that was a guess, once
 constexpr double kMaxDifference = 0.2;   // of facts about events that is taken for chance
 constexpr double kAsExpected = 1.5;      // estimate and count may be so far apart
 constexpr std::size_t kLookEvents = 32;  // that are run through the indexes

@@ -34,6 +34,8 @@ from tamis.bench.plan import Cell
 from tamis.bench.subject import CHECKER, Subject
 from tamis.matcher import Matcher
 
+# As many as a matcher keeps of the events that it has seen.
+SHOWN_EVENTS = 256
 # Before each repetition: the other engines' repetitions have emptied the caches.
 WARM_UP_EVENTS = 16
 WARM_UP_SECONDS = 0.05
@@ -266,6 +268,16 @@ def _encode_singles(
     matcher: Matcher, events: pa.Table, position: tuple[str, str] | None
 ) -> list[EventBatch]:
     return [matcher.encode(events.slice(row, 1), position=position) for row in range(len(events))]
+
+
+def show_singles(subject: Subject, events: pa.Table, deliver: str) -> None:
+    """Lets `auto` see events as they will be measured, before it is checked with batches."""
+    if subject.engine != "auto":
+        return
+    matcher = subject.matcher
+    shown = events.slice(0, SHOWN_EVENTS)
+    for single in _encode_singles(matcher, shown, subject.workload.position):
+        matcher._match_batch(single, deliver, "ids")
 
 
 def _warm_up(match: Callable[[EventBatch], Any], singles: Sequence[EventBatch]) -> None:
