@@ -7,6 +7,7 @@
 #   scripts/gpu_python.sh build         there: the package in build/gpu-site, tamis_gpu_bench
 #   scripts/gpu_python.sh run [option]  there: `tamis bench run --suite gpu`, resumed if it was cut
 #                                       off, in bench-results/gpu
+#   scripts/gpu_python.sh pack FILE     there: what it wrote, as one file, for machines that give few back
 #
 # TAMIS_GPU_ARCHITECTURES=90-real builds for one generation alone, which is quicker. TAMIS_COMMIT says
 # what was built, where the history of the sources is not there.
@@ -40,8 +41,11 @@ build)
 run)
   PYTHONPATH=$site exec "$python" -m tamis.cli bench run --suite gpu --name gpu "${@:2}"
   ;;
+pack)
+  tar -cf "${2:?a file}" -C "${3:-bench-results}" gpu
+  ;;
 *)
-  sed -n '2,15s/^# \{0,1\}//p' "$0"
+  sed -n '2,16s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac
