@@ -72,7 +72,7 @@ def main() -> None:
     declared = set()
     for path in (ROOT / "cpp/src/cuda").glob("*.hpp"):
         declared |= set(
-            re.findall(r"__global__ void(?: __launch_bounds__\(\w+\))? (\w+)\(", path.read_text())
+            re.findall(r"__global__ void(?: __launch_bounds__\(\w+\))?\s+(\w+)\(", path.read_text())
         )
     for architecture in ARCHITECTURES:
         code = compile_kernels(nvrtc, architecture)
