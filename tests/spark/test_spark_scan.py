@@ -60,6 +60,30 @@ def test_files_with_other_columns_or_none_are_named(
         load(spark, alerts, folder)
 
 
+@pytest.mark.parametrize("use_dictionary", [True, False])
+@pytest.mark.parametrize("keep", ["", "seen", "seen.x"])
+def test_maps_are_matched_and_kept_however_their_names_are_written(
+    spark: SparkSession, alerts: ts.IndexRef, tmp_path: Path, use_dictionary: bool, keep: str
+) -> None:
+    numbers = pa.map_(pa.string(), pa.int64())
+    maps = [[("temp", 2), ("a", 1)], None, [], [("temp", 0)], [("b", None), ("temp", 3)]]
+    table = pa.table(
+        {
+            "event": pa.array(range(5)),
+            "seen": pa.array(maps, numbers),
+            "seen.x": pa.array(maps[::-1], numbers),
+        }
+    )
+    path = tmp_path / "events.parquet"
+    pq.write_table(table, path, use_dictionary=use_dictionary, row_group_size=2)
+    options = {"index": alerts.path, "id": "event", "attrs": "seen", "keep": keep}
+    rows = spark.read.format("tamis").options(**options).load(str(path)).collect()
+    assert sorted((row.event, row.subscription) for row in rows) == [(0, 1), (4, 1)]
+    if keep:
+        kept = maps if keep == "seen" else maps[::-1]
+        assert all(row[keep] == dict(kept[row.event] or ()) for row in rows)
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
