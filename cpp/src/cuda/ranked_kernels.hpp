@@ -76,7 +76,7 @@ struct RecordWords {
   }
 };
 
-// The ranks of an event, which a kernel before has written: values [kMost][stride].
+// The ranks of an event, out of values [kMost][stride].
 template <std::uint32_t kMost>
 struct EventRanks {
   RankedValue values[kMost] = {};
