@@ -2,6 +2,7 @@
 #include "cuda/tuple_key_cuda.hpp"
 
 #include "against_naive.hpp"
+#include "engines/tuple_key/items.hpp"
 
 namespace tamis {
 namespace {
@@ -11,6 +12,53 @@ using namespace against_naive;
 void check_as_naive(const std::shared_ptr<FilterTable>& table, const EventBatch& events) {
   CHECK(answer_of("tuple-key-cuda", table, events).filters ==
         answer_of("naive", table, events).filters);
+}
+
+// The filters of every pair, as the kernels wrote them, of events of up to `n_cells` attributes in
+// two launches.
+std::vector<std::vector<std::uint32_t>> found_in_packed(const FilterTable& table,
+                                                        const EventBatch& events,
+                                                        std::uint32_t n_cells,
+                                                        std::size_t n_first) {
+  const std::size_t n_events = events.size();
+  const cuda::TupleKeyOnDevice index(table);
+  constexpr std::uint32_t kCells = cuda::PackedCells::kCells;
+  const std::uint32_t n_packed = (n_cells + kCells - 1) / kCells;
+  cuda::PinnedArray<cuda::PackedCells> cells(n_packed * n_events);
+  std::fill_n(cells.data(), cells.size(), cuda::PackedCells::none());
+  for (std::size_t event = 0; event < n_events; ++event) {
+    for (std::uint64_t at = events.offsets[event]; at < events.offsets[event + 1]; ++at) {
+      const auto cell = static_cast<std::uint32_t>(at - events.offsets[event]);
+      const auto value = static_cast<std::int32_t>(events.values[at].nearest);
+      CHECK(cuda::PackedCells::takes(events.attributes[at], value));
+      cells.data()[event * n_packed + cell / kCells].set(cell % kCells, events.attributes[at],
+                                                         value);
+    }
+  }
+  constexpr std::size_t kMostPairs = 100'000;
+  const cuda::OwnStream stream;
+  cuda::TupleKeyBuffers buffers(n_events);
+  const cuda::PinnedArray<cuda::MatchPair> pairs(kMostPairs);
+  const cuda::PinnedArray<std::uint32_t> left(n_events);
+  const cuda::PinnedArray<cuda::MatchCounts> counts(1);
+  buffers.begin({pairs.data(), left.data(), counts.data(), pairs.size()}, stream);
+  for (const auto& [first, end] : {std::pair{std::size_t{0}, n_first}, {n_first, n_events}}) {
+    cuda::NumberEvents packed;
+    packed.packed = cells.data();
+    packed.n_packed = n_packed;
+    packed.first_event = static_cast<std::uint32_t>(first);
+    packed.n_events = static_cast<std::uint32_t>(end - first);
+    buffers.match(index, packed, stream);
+  }
+  buffers.finish(stream);
+  cuda::synchronize(stream);
+  CHECK_EQ(counts.data()->n_left, std::uint64_t{0});
+  std::vector<std::vector<std::uint32_t>> found(n_events);
+  for (std::size_t at = 0; at < counts.data()->n_pairs; ++at) {
+    found[pairs.data()[at].event].push_back(pairs.data()[at].filter);
+  }
+  for (auto& each : found) std::sort(each.begin(), each.end());
+  return found;
 }
 
 TEST(tuple_key_cuda_answers_as_naive_does_for_every_kind_of_constraint) {
@@ -140,50 +188,74 @@ TEST(tuple_key_cuda_takes_fewer_events_where_pairs_are_too_many) {
   for (const auto& each : answer.filters) CHECK_EQ(each.size(), filters.size());
 }
 
+// Two attributes whose keys have one bit of the bitmap together, alone and with others: an event
+// with both finds that bit twice, and each filter once.
+TEST(tuple_key_cuda_finds_filters_once_whose_keys_share_a_bit) {
+  constexpr AttributeId kAttributes = 2000;
+  constexpr std::uint32_t kLeastBits = 16;
+  std::vector<std::pair<AttributeId, AttributeId>> alike;
+  for (AttributeId one = 0; one < kAttributes; ++one) {
+    for (AttributeId other = 0; other < one; ++other) {
+      const std::uint32_t difference =
+          tuple_key::presence_hash(one) ^ tuple_key::presence_hash(other);
+      if (difference >> (32 - kLeastBits) == 0) alike.emplace_back(one, other);
+    }
+  }
+  CHECK(alike.size() > 10);
+  std::vector<std::string> filters;
+  EventBatch events;
+  events.n_known = kAttributes;
+  for (const auto& [one, other] : alike) {
+    const std::string a = "a" + std::to_string(one), b = "a" + std::to_string(other);
+    const AttributeId third = (one + 1) % kAttributes;
+    const std::string c = "a" + std::to_string(third);
+    for (const char* text : {" = 1", " = 2", " < 2"}) {
+      filters.push_back(a + text);
+      filters.push_back(b + text);
+      filters.push_back(a + text + " AND " + c + " > 0");
+      filters.push_back(b + text + " AND " + c + " > 0");
+    }
+    for (const bool has_third : {false, true}) {
+      events.add(one, EventValue::of(std::int64_t{1}));
+      events.add(other, EventValue::of(std::int64_t{1}));
+      if (has_third && third != other) events.add(third, EventValue::of(std::int64_t{1}));
+      events.end_event();
+    }
+  }
+  const auto table = table_of(filters, kAttributes);
+  CHECK(found_in_packed(*table, events, 3, events.size() / 2) ==
+        answer_of("naive", table, events).filters);
+}
+
+// Every pair of ten attributes is the key of a long run: more tasks than there is room for are
+// done with fewer events at once.
+TEST(tuple_key_cuda_takes_fewer_events_where_long_runs_are_too_many) {
+  std::vector<std::string> filters;
+  for (int one = 0; one < 10; ++one) {
+    for (int other = 0; other < one; ++other) {
+      for (int value = 0; value < 20; ++value) {
+        filters.push_back("a" + std::to_string(one) + " = " + std::to_string(value) + " AND a" +
+                          std::to_string(other) + " >= " + std::to_string(value));
+      }
+    }
+  }
+  EventBatch events;
+  events.n_known = 10;
+  for (int event = 0; event < 30'000; ++event) {
+    for (AttributeId name = 0; name < 10; ++name) {
+      events.add(name, EventValue::of(std::int64_t{(event * (name + 3)) % 23}));
+    }
+    events.end_event();
+  }
+  check_as_naive(table_of(filters, 10), events);
+}
+
 // Packed events, in two launches: the pairs of the second come behind those of the first.
 TEST(tuple_key_cuda_matches_packed_events) {
   for (const std::uint32_t n_cells : {4, 9}) {
-    const std::size_t n_events = 60, n_first = 25;
-    const Equalities workload = equalities(2000, n_cells - 2, 9, 2, n_cells - 1, n_events);
-    const EventBatch& events = workload.events;
-    const cuda::TupleKeyOnDevice index(*workload.table);
-    constexpr std::uint32_t kCells = cuda::PackedCells::kCells;
-    const std::uint32_t n_packed = (n_cells + kCells - 1) / kCells;
-    cuda::PinnedArray<cuda::PackedCells> cells(n_packed * n_events);
-    std::fill_n(cells.data(), cells.size(), cuda::PackedCells::none());
-    for (std::size_t event = 0; event < n_events; ++event) {
-      for (std::uint64_t at = events.offsets[event]; at < events.offsets[event + 1]; ++at) {
-        const auto cell = static_cast<std::uint32_t>(at - events.offsets[event]);
-        const auto value = static_cast<std::int32_t>(events.values[at].nearest);
-        CHECK(cuda::PackedCells::takes(events.attributes[at], value));
-        cells.data()[event * n_packed + cell / kCells].set(cell % kCells, events.attributes[at],
-                                                           value);
-      }
-    }
-    constexpr std::size_t kMostPairs = 100'000;
-    const cuda::OwnStream stream;
-    cuda::TupleKeyBuffers buffers(n_events);
-    const cuda::PinnedArray<cuda::MatchPair> pairs(kMostPairs);
-    const cuda::PinnedArray<std::uint32_t> left(n_events);
-    const cuda::PinnedArray<cuda::MatchCounts> counts(1);
-    buffers.begin({pairs.data(), left.data(), counts.data(), pairs.size()}, stream);
-    for (const auto& [first, end] : {std::pair{std::size_t{0}, n_first}, {n_first, n_events}}) {
-      cuda::NumberEvents packed;
-      packed.packed = cells.data();
-      packed.n_packed = n_packed;
-      packed.first_event = static_cast<std::uint32_t>(first);
-      packed.n_events = static_cast<std::uint32_t>(end - first);
-      buffers.match(index, packed, stream);
-    }
-    buffers.finish(stream);
-    cuda::synchronize(stream);
-    CHECK_EQ(counts.data()->n_left, std::uint64_t{0});
-    std::vector<std::vector<std::uint32_t>> found(n_events);
-    for (std::size_t at = 0; at < counts.data()->n_pairs; ++at) {
-      found[pairs.data()[at].event].push_back(pairs.data()[at].filter);
-    }
-    for (auto& each : found) std::sort(each.begin(), each.end());
-    CHECK(found == answer_of("naive", workload.table, events).filters);
+    const Equalities workload = equalities(2000, n_cells - 2, 9, 2, n_cells - 1, 60);
+    CHECK(found_in_packed(*workload.table, workload.events, n_cells, 25) ==
+          answer_of("naive", workload.table, workload.events).filters);
   }
 }
 

@@ -25,9 +25,14 @@
 
 namespace tamis::bench {
 
-// Events of a launch: so many at a time without copies, and with them.
+// Events of a launch. Copied parts begin and end small: kernels start early, and little is left to
+// do when the last copy is there.
 struct PartSizes {
   std::size_t most, least_copied;
+
+  std::size_t copied(std::size_t n_before, std::size_t n_left) const {
+    return std::min(n_left, std::clamp(std::min(n_before, n_left / 2), least_copied, most));
+  }
 };
 
 template <typename Index, typename Buffers, typename Events>
@@ -44,11 +49,9 @@ class PinnedRun {
         pairs_(most_pairs),
         left_(most_events) {}
 
-  void direct(std::size_t n) { match(n, is_here, part_of(n)); }
-  void on_device(std::size_t n) { match(n, is_there, part_of(n)); }
-  void in_parts(std::size_t n) {
-    match(n, is_copied, std::min(part_of(n), std::clamp(n / 8, sizes_.least_copied, sizes_.most)));
-  }
+  void direct(std::size_t n) { match(n, is_here); }
+  void on_device(std::size_t n) { match(n, is_there); }
+  void in_parts(std::size_t n) { match(n, is_copied); }
   void copy_only(std::size_t n) {
     events_.copy(0, n, copies_);
     cuda::synchronize(copies_);
@@ -137,11 +140,12 @@ class PinnedRun {
     return {pairs_.data(), left_.data(), counts_.data(), pairs_.size()};
   }
 
-  void match(std::size_t n_events, Where where, std::size_t n_part) {
+  void match(std::size_t n_events, Where where) {
     buffers_.begin(pinned(), stream_);
     std::size_t part = 0;
-    for (std::size_t first = 0; first < n_events; first += n_part, ++part) {
-      const std::size_t n = std::min(n_part, n_events - first);
+    for (std::size_t first = 0, n = 0; first < n_events; first += n, ++part) {
+      const std::size_t n_left = n_events - first;
+      n = where == is_copied ? sizes_.copied(first, n_left) : std::min(part_of(n_events), n_left);
       if (where == is_copied) {
         events_.copy(first, n, copies_);
         cuda::record(marks_[part % std::size(marks_)], copies_);

@@ -1,4 +1,4 @@
-// tuple-key-cuda: events of pcm-default, 20 bytes each.
+// tuple-key-cuda: events of pcm-default, 16 bytes each.
 #include "cuda/tuple_key_cuda.hpp"
 #include "parts.hpp"
 #include "pinned_run.hpp"
@@ -25,7 +25,7 @@ void draw(PackedEvents& events, const EventBatch& sample, std::size_t n_events) 
 
 void bench_tuple_key(double share, std::size_t n_most) {
   constexpr std::size_t kMostEvents = std::size_t{1} << 24, kMostPairs = std::size_t{1} << 25;
-  constexpr PartSizes kSizes{std::size_t{1} << 19, std::size_t{1} << 18};
+  constexpr PartSizes kSizes{std::size_t{1} << 19, std::size_t{1} << 16};
   constexpr const char* kEngine = "tuple-key-cuda";
   Workload workload = pcm_default(share);
   workload.target_filters();

@@ -33,6 +33,19 @@ TAMIS_DEVICE inline std::uint64_t reserve(std::uint64_t* counter, std::uint32_t 
 #endif
 }
 
+// The same for one each, all threads of a warp together.
+TAMIS_DEVICE inline std::uint64_t reserve_of_warp(std::uint64_t* counter, bool is_one) {
+  auto* const number = reinterpret_cast<unsigned long long*>(counter);
+#ifdef __CUDA_ARCH__
+  const unsigned with = __ballot_sync(~0u, is_one), lane = threadIdx.x % 32;
+  unsigned long long first = 0;
+  if (lane == 0) first = atomicAdd(number, static_cast<unsigned>(__popc(with)));
+  return __shfl_sync(~0u, first, 0) + __popc(with & ((1u << lane) - 1));
+#else
+  return atomicAdd(number, is_one);
+#endif
+}
+
 // The pairs of a warp on their way out. All threads of a warp add and finish together.
 struct PairOutput {
   WarpQueue<MatchPair, 1> pairs;
@@ -46,7 +59,7 @@ struct PairOutput {
  private:
   TAMIS_DEVICE void write(bool is_last, const MatchResults& results) {
     pairs.take(is_last, [&](const MatchPair& pair, bool is_one) {
-      const std::uint64_t at = reserve(&results.counts->n_pairs, is_one);
+      const std::uint64_t at = reserve_of_warp(&results.counts->n_pairs, is_one);
       if (is_one && at < results.most_pairs) results.pairs[at] = pair;
     });
   }

@@ -60,32 +60,38 @@ struct RecordWords {
   TAMIS_DEVICE explicit RecordWords(const std::uint64_t* record)
       : from(record), head(record[0]), first(record[1]), second(record[2]), third(record[3]) {}
   TAMIS_DEVICE std::uint32_t filter() const { return static_cast<std::uint32_t>(head); }
-  TAMIS_DEVICE std::uint32_t n_lanes() const {
+  TAMIS_DEVICE static std::uint32_t n_lanes_of(std::uint64_t head) {
     return static_cast<std::uint32_t>(head >> 32) & 0xFFFF;
+  }
+  TAMIS_DEVICE std::uint32_t n_lanes() const { return n_lanes_of(head); }
+  // In words.
+  template <typename Lane>
+  TAMIS_DEVICE static std::uint32_t size_of(std::uint64_t head) {
+    return 1 + (n_lanes_of(head) * 3 * static_cast<std::uint32_t>(sizeof(Lane)) + 7) / 8;
   }
   TAMIS_DEVICE std::uint64_t flags() const { return head >> 48; }
   TAMIS_DEVICE MatchPair pair_of(std::uint32_t event) const {
     return {event | ((flags() & tuple_key::kVerify) != 0 ? MatchPair::kVerify : 0), filter()};
   }
-  template <typename Lane>
-  TAMIS_DEVICE std::uint32_t lane(std::uint32_t at) const {
-    constexpr std::uint32_t kInWord = 8 / sizeof(Lane);
-    std::uint64_t word = at < kInWord ? first : at < 2 * kInWord ? second : third;
-    if (at >= 3 * kInWord) word = from[1 + at / kInWord];
-    return static_cast<Lane>(word >> (8 * sizeof(Lane) * (at % kInWord)));
+  // Eight bytes of its lanes from the one `at`, which are many lanes at once.
+  TAMIS_DEVICE std::uint64_t bytes_from(std::uint32_t at) const {
+    const std::uint32_t shift = 8 * (at % 8);
+    std::uint64_t low = at < 8 ? first : at < 16 ? second : third;
+    std::uint64_t high = at < 8 ? second : third;
+    if (at >= 16) high = from[2 + at / 8];
+    if (at >= 24) low = from[1 + at / 8];
+    return shift == 0 ? low : low >> shift | high << (64 - shift);
   }
 };
 
-// The ranks of an event, out of values [kMost][stride].
+// The ranks of an event.
 template <std::uint32_t kMost>
 struct EventRanks {
   RankedValue values[kMost] = {};
 
   TAMIS_DEVICE EventRanks() {}
-  TAMIS_DEVICE EventRanks(const RankedValue* from, std::uint32_t stride, std::uint32_t event) {
-    TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) {
-      values[at] = from[std::size_t{at} * stride + event];
-    }
+  TAMIS_DEVICE explicit EventRanks(const RankedValue* from) {
+    TAMIS_UNROLL for (std::uint32_t at = 0; at < kMost; ++at) values[at] = from[at];
   }
 
   TAMIS_DEVICE std::uint32_t rank_of(const RankedSlot& slot) const {
@@ -103,25 +109,26 @@ struct EventRanks {
   template <typename Lane>
   TAMIS_DEVICE bool holds(const RankedSlot* slots, const RecordWords& record) const {
     constexpr std::uint32_t kNegated = std::uint32_t{1} << (8 * sizeof(Lane) - 1);
-    constexpr std::uint32_t kStep = 4;
+    constexpr std::uint32_t kStep = sizeof(Lane) == 4 ? 2 : 4;  // in eight bytes
     const std::uint32_t n_lanes = record.n_lanes();
     for (std::uint32_t first = 0; first < n_lanes; first += kStep) {
-      RankedSlot of[kStep];  // all on their way at once
+      const auto lanes = [&](std::uint32_t lane) {
+        return record.bytes_from(static_cast<std::uint32_t>(sizeof(Lane)) * (lane + first));
+      };
+      const auto lane_of = [](std::uint64_t lanes, std::uint32_t at) {
+        return std::uint32_t{static_cast<Lane>(lanes >> (8 * sizeof(Lane) * at))};
+      };
+      const std::uint64_t of = lanes(0), lows = lanes(n_lanes), widths = lanes(2 * n_lanes);
+      RankedSlot read[kStep];  // all on their way at once
       TAMIS_UNROLL for (std::uint32_t at = 0; at < kStep; ++at) {
-        of[at] = {};
-        if (first + at < n_lanes) {
-          of[at] = slots[record.template lane<Lane>(first + at) & (kNegated - 1)];
-        }
+        read[at] = {};
+        if (first + at < n_lanes) read[at] = slots[lane_of(of, at) & (kNegated - 1)];
       }
       bool all_hold = true;
       TAMIS_UNROLL for (std::uint32_t at = 0; at < kStep; ++at) {
-        const std::uint32_t lane = first + at;
-        if (lane < n_lanes) {
-          all_hold &=
-              tuple_key::lane_holds(rank_of(of[at]), record.template lane<Lane>(n_lanes + lane),
-                                    record.template lane<Lane>(2 * n_lanes + lane),
-                                    (record.template lane<Lane>(lane) & kNegated) != 0);
-        }
+        all_hold &= first + at >= n_lanes ||
+                    tuple_key::lane_holds(rank_of(read[at]), lane_of(lows, at), lane_of(widths, at),
+                                          (lane_of(of, at) & kNegated) != 0);
       }
       if (!all_hold) return false;
     }

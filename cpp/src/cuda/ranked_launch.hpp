@@ -10,7 +10,7 @@
 
 namespace tamis::cuda {
 
-struct RankedAttribute {
+struct alignas(16) RankedAttribute {
   enum Flag : std::uint32_t {
     kUsed = 1,  // filters have it
     kTerm = 2,  // some filter needs it
@@ -18,7 +18,7 @@ struct RankedAttribute {
   };
   std::uint32_t flags = 0;
   std::uint32_t hash = 0;
-  IntegerCuts cuts;  // on the device
+  IntegerCutsOf<1> cuts;  // on the device
 };
 
 // A slot of ranks that lanes read: the rank of a number that the event has there, kNoRank if the

@@ -38,16 +38,24 @@ RanksOnDevice::RanksOnDevice(const Ranks& ranks, const std::vector<bool>& is_use
 
 void RanksOnDevice::bring_attributes(const Ranks& ranks, Stream stream) {
   std::vector<RankedAttribute> attributes(flags_.size());
-  std::vector<Integers> integers;
+  std::vector<IntegersOf<1>> integers;
   std::vector<std::size_t> integers_at(attributes.size());
   for (AttributeId attribute = 0; attribute < attributes.size(); ++attribute) {
     if (!ranks.has_integer_cuts(attribute)) flags_[attribute] |= RankedAttribute::kHost;
-    IntegerCuts& cuts = attributes[attribute].cuts;
-    cuts = ranks.integer_cuts(attribute);
+    const IntegerCuts cuts = ranks.integer_cuts(attribute);
+    attributes[attribute].cuts = {nullptr, cuts.low, cuts.n_integers, cuts.n_cuts};
     integers_at[attribute] = integers.size();
-    integers.insert(integers.end(), cuts.integers, cuts.integers + (cuts.n_integers + 63) / 64);
+    for (std::size_t at = 0; at * Integers::kIntegers < cuts.n_integers; ++at) {
+      std::uint32_t n_cuts = cuts.integers[at].n_cuts;
+      for (std::size_t half = 0; half < 2; ++half) {
+        const std::uint32_t before = cuts.integers[at].cuts_before[half];
+        const std::uint32_t after = cuts.integers[at].cuts_after[half];
+        integers.push_back({n_cuts, {before}, {after}});
+        n_cuts += count_bits(before) + count_bits(after);
+      }
+    }
   }
-  integers_ = to_device(std::span<const Integers>(integers), stream);
+  integers_ = to_device(std::span<const IntegersOf<1>>(integers), stream);
   for (AttributeId attribute = 0; attribute < attributes.size(); ++attribute) {
     attributes[attribute].cuts.integers = integers_.data() + integers_at[attribute];
     attributes[attribute].flags = flags_[attribute];

@@ -34,7 +34,7 @@ class RanksOnDevice {
   void bring_attributes(const Ranks& ranks, Stream stream);
 
   std::vector<std::uint32_t> flags_;  // [n_attributes]
-  DeviceArray<Integers> integers_;
+  DeviceArray<IntegersOf<1>> integers_;
   DeviceArray<RankedAttribute> attributes_;
   DeviceArray<RankedSlot> slots_;
 };

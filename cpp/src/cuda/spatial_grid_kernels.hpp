@@ -1,9 +1,8 @@
 // The kernels of `spatial-grid-cuda`.
 //
 //     match     a thread for each event: ranks; then, row by row of the cells around it, the runs
-//     of
-//               entries of its names there, and which of them are near on the lattice; those go to
-//               a queue of the warp, out of which each thread takes one: the circle exactly, and
+//               of entries of its names there, and which of them are near on the lattice; those go
+//               to a queue of the warp, out of which each thread takes one: the circle exactly, and
 //               the record of its filter. Large runs become tasks
 //     scan      a warp for each task: the same
 //
@@ -123,7 +122,7 @@ struct GridTests {
       if constexpr (!kFlat) point.z = event.point[2];
       if (!is_within(point, {place.x, place.y, place.z}, place.limit)) return false;
     }
-    return EventRanks<kMost>(event.values, 1, 0).template holds<Lane>(grid.slots, record);
+    return EventRanks<kMost>(event.values).template holds<Lane>(grid.slots, record);
   }
 
   // event_of(candidate.event) is what is known of it, `first_event` the number of the first.

@@ -16,6 +16,12 @@ namespace {
 using namespace tuple_key;
 
 constexpr std::size_t kBitsPerKey = 16;
+// So that keys of an event seldom have one bit together.
+constexpr std::size_t kLeastBits = std::size_t{1} << 16;
+
+constexpr std::size_t kTasksOfEvent = 16;  // room for so many, on average
+// One event must fit: every set of its attributes, and the filters that need none.
+constexpr std::size_t kMostTasksOfEvent = (std::size_t{1} << kTupleKeyMostAttributes) + 1;
 
 // The filters by the hash of the attributes they need.
 struct SetKeys {
@@ -44,8 +50,8 @@ struct SetKeys {
     for (std::size_t at = 0; at < hashed.size(); ++at) {
       n_keys += at == 0 || hashed[at] >> 32 != hashed[at - 1] >> 32;
     }
-    const std::size_t n_bits = std::min(
-        std::bit_ceil(std::max<std::size_t>(32, n_keys * kBitsPerKey)), std::size_t{1} << 32);
+    const std::size_t n_bits =
+        std::min(std::bit_ceil(std::max(kLeastBits, n_keys * kBitsPerKey)), std::size_t{1} << 32);
     shift = 32 - static_cast<std::uint32_t>(std::countr_zero(n_bits));
     start_mask = static_cast<std::uint32_t>(std::bit_ceil(std::uint64_t{record_at.back()} + 1) - 1);
     words.resize(n_bits / 32);
@@ -101,8 +107,10 @@ TupleKeyOnDevice::TupleKeyOnDevice(const FilterTable& table) {
   }
   std::vector<std::uint64_t> records(n_units + kRecordPad);
   std::uint32_t end = 0;
+  view_.least_record = ~std::uint32_t{0} / 2;
   const auto write = [&](FilterIdx filter) {
     encoder.write(filter, records.data() + end);
+    view_.least_record = std::min(view_.least_record, encoder.size_of(filter));
     end += encoder.size_of(filter);
   };
   for (const FilterIdx filter : always) write(filter);
@@ -140,7 +148,7 @@ std::size_t TupleKeyOnDevice::n_bytes() const {
 TupleKeyBuffers::TupleKeyBuffers(std::size_t most_events)
     : most_events_(most_events),
       values_(kTupleKeyMostAttributes * most_events),
-      tasks_(TupleKeyWork::most_tasks(most_events)),
+      tasks_(std::max(kTasksOfEvent * most_events, kMostTasksOfEvent)),
       counts_(sizeof *TupleKeyWork{}.n_tasks) {}
 
 void TupleKeyBuffers::match(const TupleKeyOnDevice& index, const NumberEvents& events,
@@ -148,7 +156,7 @@ void TupleKeyBuffers::match(const TupleKeyOnDevice& index, const NumberEvents& e
   if (events.n_events > most_events_) {
     throw ArgumentError("a launch must have at most " + std::to_string(most_events_) + " events");
   }
-  const TupleKeyWork work{values_.data(), tasks_.data(),
+  const TupleKeyWork work{values_.data(), tasks_.data(), tasks_.size(),
                           reinterpret_cast<std::uint64_t*>(counts_.next())};
   launch_tuple_key_match(index.view(), events, work, counts_.results(), stream);
 }

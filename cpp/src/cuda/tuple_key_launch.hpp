@@ -11,7 +11,6 @@
 namespace tamis::cuda {
 
 inline constexpr std::uint32_t kTupleKeyMostAttributes = 10;  // of an event that the device takes
-inline constexpr std::uint32_t kTupleKeyMostFound = 16;       // keys of an event with filters
 
 struct TupleKeyIndexView {  // on the device
   const RankedAttribute* attributes;
@@ -22,6 +21,7 @@ struct TupleKeyIndexView {  // on the device
   std::uint32_t n_attributes;
   std::uint32_t key_sizes;  // bit n: there are keys of n attributes
   std::uint32_t shift, start_mask, always_end, lane_bytes;
+  std::uint32_t least_record;   // words of the shortest
   std::uint32_t has_long_runs;  // some are tasks
 };
 
@@ -34,13 +34,10 @@ struct TupleKeyTask {
 
 // From the first kernel to the second.
 struct TupleKeyWork {
-  RankedValue* values;     // [most_events][kTupleKeyMostAttributes] of events with a task
-  TupleKeyTask* tasks;     // [most_tasks]
+  RankedValue* values;  // [most_events][kTupleKeyMostAttributes]
+  TupleKeyTask* tasks;  // [most_tasks]
+  std::uint64_t most_tasks;
   std::uint64_t* n_tasks;  // in: 0
-
-  static constexpr std::size_t most_tasks(std::size_t most_events) {
-    return most_events * (kTupleKeyMostFound + 1);
-  }
 };
 
 // Two kernels: the keys of each event and their records; then those of long runs.
