@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q
 
 .PHONY: setup demo test check wheel format clean test-core test-python \
         check-style check-types check-sanitizers check-address check-thread check-python-asan check-fuzz check-oldest \
-        check-portable check-cuda check-cuda-12 test-gpu
+        check-portable check-cuda check-cuda-12 test-gpu test-spark-all
 
 setup: $(VENV)/.installed
 
@@ -36,6 +36,10 @@ test-core: setup
 
 test-python: setup
 	$(PYTEST)
+
+# Spark on every workload instead of one of each kind.
+test-spark-all: setup
+	TAMIS_ALL_WORKLOADS=1 $(PYTEST) tests/spark/test_spark_workloads.py
 
 # --- make check: other builds of the same, some 45 minutes; .ci/run does both at once ------------
 check: check-style check-types check-sanitizers check-python-asan check-fuzz check-oldest check-portable check-cuda
@@ -117,7 +121,7 @@ check-oldest: setup
 	  numpy==1.26.0 pyarrow==18.0.0 pandas==2.2.0 matplotlib==3.8.0 pyspark==4.1.0
 	cd tests && ../.venv-oldest/bin/python -m pytest -q -p no:cacheprovider bench/test_bench_report.py workloads test_encoders.py test_matcher.py \
 	  test_cli.py test_check.py test_explain.py test_index_command.py test_read_only.py test_docs.py \
-	  spark/test_spark_update.py spark/test_spark_stream.py
+	  spark/test_spark_match.py spark/test_spark_scan.py spark/test_spark_build.py spark/test_spark_update.py spark/test_spark_stream.py
 
 # Other machines: the baseline on a CPU of 2008, and another architecture. An emulator is some
 # twenty times slower: what is large and the same everywhere is left out.

@@ -26,7 +26,7 @@ import tamis.spark as ts
 from tamis import Matcher
 from tamis.spark import workloads as tables
 from tamis.spark.pipeline.report import Report
-from tamis.spark.taskstats import read_stats
+from tamis.spark.taskstats import read_stats, together
 from tamis.workloads import MissingDataError
 from tamis.workloads._alerts import Template, write_alerts
 from tamis.workloads._arrow import join, pick, quoted, texts
@@ -126,11 +126,11 @@ def demo(spark: SparkSession, folder: Path, n_alerts: int, n_flights: int, page:
     stats = folder / "stats"
     stats.mkdir()
     start = time.perf_counter()
-    arguments = {"id": "event", "keep": ["carrier", "flight", "dest"], "stats_folder": str(stats)}
+    arguments = {"id": "event", "keep": ["carrier", "flight", "dest"], "stats": str(stats)}
     matches = spark.read.parquet(str(events)).transform(ts.match(ref, **arguments))
     matches.write.parquet(str(folder / "matches"))
     report.match_s = time.perf_counter() - start
-    report.tasks = read_stats(stats)
+    report.tasks = together(read_stats(stats))
     say(
         f"{report.n_events:,} flights, {report.n_matches:,} matches in {report.match_s:.1f} s: "
         f"{report.n_events / report.match_s:,.0f} flights a second"
@@ -188,7 +188,7 @@ def stream(spark: SparkSession, folder: Path, ref: ts.IndexRef, report: Report) 
         took = time.perf_counter() - start
         versions.append(newest[0].version)
         say(f"batch {number}: index version {newest[0].version}, {n:,} matches in {took:.1f} s")
-        report.batches.append((number, report.n_events // N_BATCHES, took))
+        report.add_batch(number, report.n_events // N_BATCHES, took)
         changes = [("unsubscribe", 10 * number + k, None) for k in range(10)]
         changes.append(("subscribe", 10**9 + number, "dep_delay > 600"))
         frame = spark.createDataFrame(changes, "change string, id long, predicate string")

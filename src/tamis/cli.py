@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TamisError, OSError) as error:
         print(f"tamis: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("tamis: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"tamis: {str(error) or 'interrupted'}", file=sys.stderr)
         return 130
 
 

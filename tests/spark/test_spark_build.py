@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 import tamis.spark as ts
 from tamis import ArgumentError, ArgumentTypeError, BatchError, StorageError
-from tamis.spark.store import Store
 
 ROWS = [
     (1, "temp > 30"),
@@ -41,6 +40,27 @@ def test_bad_rows_are_in_the_rejected_table(spark: SparkSession, index: str) -> 
     assert rejected["4", "temp > 2"] == "the id must stand once in the table"
 
 
+def test_rejected_rows_have_their_other_columns_and_the_place_of_the_error(
+    spark: SparkSession, index: str
+) -> None:
+    rows = [(1, "temp >> 30", 7), (None, "temp > 1", 8), (2, None, 9), (3, "temp > 1", None)]
+    frame = spark.createDataFrame(rows, "id int, predicate string, subscriber int")
+    ref = ts.build_index(frame, index)
+    rejected = {row["subscriber"]: row for row in ref.rejected(spark).collect()}
+    assert set(rejected) == {"7", "8", "9", None}
+    assert (rejected["7"]["id"], rejected["7"]["offset"]) == ("1", 6)
+    assert (rejected["8"]["id"], rejected["8"]["predicate"]) == (None, "temp > 1")
+    assert rejected["9"]["offset"] is None
+    changes = [("move", 9, None, 1.0, 2.0), ("forget", None, "TRUE", None, 3.0)]
+    schema = "change string, id int, predicate string, x double, y double"
+    second = ts.update_index(ref, spark.createDataFrame(changes, schema))
+    found = {row["reason"]: row for row in second.rejected(spark).collect()}
+    moved = found["no subscription has this id"]
+    assert (moved["change"], moved["x"], moved["y"]) == ("move", 1.0, 2.0)
+    nobody = found["column id must have no nulls"]
+    assert (nobody["change"], nobody["predicate"], nobody["y"]) == ("forget", "TRUE", 3.0)
+
+
 def test_failfast_names_the_first_bad_rows_and_makes_no_version(
     spark: SparkSession, index: str
 ) -> None:
@@ -48,6 +68,7 @@ def test_failfast_names_the_first_bad_rows_and_makes_no_version(
     with pytest.raises(BatchError, match="6 rows cannot be taken") as caught:
         ts.build_index(frame, index, mode="failfast")
     assert "id 2: expected a value" in str(caught.value)
+    assert "no id, predicate temp > 1: column id must have no nulls" in str(caught.value)
     with pytest.raises(StorageError, match="there is no index"):
         ts.IndexRef.open(index)
 
@@ -99,6 +120,58 @@ def test_equal_shards_are_equal_objects(spark: SparkSession, index: str) -> None
     assert first.manifest.shards[0].key == second.manifest.shards[0].key
 
 
+def test_an_index_that_was_damaged_is_whole_when_it_is_built_again(
+    spark: SparkSession, index: str
+) -> None:
+    rows = [(1, "temp > 1.5"), (2, "temp > 2.5")]
+    frame = spark.createDataFrame(rows, "id int, predicate string")
+    first = ts.build_index(frame.coalesce(1), index, engine="tuple-key")
+    for each in first.store.objects():
+        Path(each.path).write_bytes(b"damaged")
+    second = ts.build_index(frame.coalesce(1), index, engine="tuple-key")
+    events = spark.createDataFrame([(1, 40)], "event int, temp int")
+    for ref in (second, first):
+        found = events.transform(ts.match(ref, id="event")).collect()
+        assert sorted(map(tuple, found)) == [(1, 1), (1, 2)]
+
+
+def test_the_path_of_an_index_may_be_a_uri(spark: SparkSession, tmp_path: Path) -> None:
+    uri = (tmp_path / "the index").as_uri()
+    assert uri.startswith("file:///")
+    frame = spark.createDataFrame([(1, "temp > 30")], "id int, predicate string")
+    ref = ts.build_index(frame, uri)
+    changes = spark.createDataFrame(
+        [("subscribe", 2, "temp > 20")], "change string, id int, predicate string"
+    )
+    second = ts.update_index(ref, changes)
+    assert ts.IndexRef.open(uri) == second
+    assert ts.IndexRef.open(tmp_path / "the index").version == 2  # it is the same place
+    events = spark.createDataFrame([(1, 40), (2, 25)], "event int, temp int")
+    found = events.transform(ts.match(second, id="event")).collect()
+    assert sorted(map(tuple, found)) == [(1, 1), (1, 2), (2, 2)]
+    events.write.parquet((tmp_path / "events").as_uri())
+    counted = spark.read.format("tamis").options(index=uri, id="event", output="count")
+    rows = counted.load((tmp_path / "events").as_uri()).collect()
+    assert sorted(map(tuple, rows)) == [(1, 2), (2, 1)]
+    assert ts.vacuum(uri, keep=1).versions == [1]
+
+
+def test_nothing_stays_persisted_when_an_index_is_built(spark: SparkSession, index: str) -> None:
+    def n_persisted() -> int:
+        return int(spark.sparkContext._jsc.getPersistentRDDs().size())
+
+    before = n_persisted()
+    frame = spark.createDataFrame(
+        [(k, f"temp > {k}") for k in range(20)], "id int, predicate string"
+    )
+    ts.build_index(frame, index, partition_by="temp", n_shards=3, mode="failfast")
+    assert n_persisted() == before
+    bad = frame.union(spark.createDataFrame([(99, "temp >")], frame.schema))
+    with pytest.raises(BatchError):
+        ts.build_index(bad, index, partition_by="temp", n_shards=3, mode="failfast")
+    assert n_persisted() == before
+
+
 @pytest.mark.parametrize(
     ("schema", "arguments", "error", "text"),
     [
@@ -129,14 +202,6 @@ def test_only_a_frame_of_spark_can_be_built_or_matched(spark: SparkSession, inde
         ts.build_index({"id": [1]}, index)
     with pytest.raises(ArgumentTypeError, match="must be an IndexRef, not a str"):
         ts.match(index, id="event")
-
-
-def test_a_version_is_written_by_one_writer_only(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    store.write_version(1, b"one")
-    with pytest.raises(StorageError, match="written by somebody else"):
-        store.write_version(1, b"two")
-    assert store.read_version(1) == b"one"
 
 
 def test_a_uri_that_arrow_does_not_know_is_an_error(spark: SparkSession) -> None:

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from answers import expected_pairs
 from pyspark.sql import SparkSession
 
 import tamis.spark as ts
-from tamis import StorageError, workloads
+from tamis import ArgumentError, ArgumentTypeError, StorageError, workloads
 from tamis.spark import workloads as tables
 from tamis.spark.cache import cache_folder
 from tamis.spark.store import Store
@@ -38,6 +40,12 @@ def image_of(ref: ts.IndexRef) -> Path:
     [image] = [f for f in ref.manifest.shards[0].files if f.name.endswith(".tamis")]
     [piece] = image.pieces
     return Path(ref.path) / "objects" / piece.hash[:2] / piece.hash
+
+
+def damage(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
 
 
 def match(spark: SparkSession, ref: ts.IndexRef) -> list:
@@ -79,6 +87,69 @@ spark.stop()
     rows = spark.read.parquet(str(tmp_path / "matches")).collect()
     assert len(rows) == len(set(rows))
     assert {tuple(row) for row in rows} == expected_pairs(workload, 3000)
+
+
+SLOW_STREAM = """
+import sys, time
+import tamis.spark as ts
+folder = sys.argv[1]
+spark = ts.session(master="local[1,4]", scratch=folder + "/scratch",
+                   conf={"spark.driver.memory": "512m",
+                         "spark.sql.execution.arrow.maxRecordsPerBatch": 50})
+spark.sparkContext.setLogLevel("OFF")
+def slowly(batches):
+    for batch in batches:
+        yield batch
+        time.sleep(0.1)
+schema = spark.read.parquet(folder + "/events").schema
+events = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder + "/events")
+events = events.mapInArrow(slowly, schema)
+ts.write_matches(events, folder + "/index", ts.to_files(folder + "/matches"),
+                 id="event", attrs="numbers") \\
+    .option("checkpointLocation", folder + "/checkpoint") \\
+    .trigger(availableNow=True).start().awaitTermination()
+tracker = spark.sparkContext.statusTracker()
+stages = [tracker.getStageInfo(number) for number in range(100)]
+print(sum(stage.numFailedTasks for stage in stages if stage is not None))
+spark.stop()
+"""
+
+
+def process_that_has_open(lock: Path) -> int | None:
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if any(os.readlink(file) == str(lock) for file in (process / "fd").iterdir()):
+                return int(process.name)
+    return None
+
+
+def test_a_worker_that_is_killed_while_it_matches_a_batch_of_a_stream_is_started_again(
+    spark: SparkSession, ref: ts.IndexRef, workload: Workload, tmp_path: Path
+) -> None:
+    """The one that has the shard open is the one that matches; its next events take their time."""
+    events = tables.events(spark, workload, 3000, n_partitions=2)
+    events.write.parquet(str(tmp_path / "events"))
+    stream = subprocess.Popen(
+        [sys.executable, "-c", SLOW_STREAM, str(tmp_path)],
+        env={**os.environ, "TAMIS_SPARK_CACHE": str(tmp_path / "cache")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    lock = tmp_path / "cache" / f"{ref.manifest.shards[0].key}.lock"
+    while (worker := process_that_has_open(lock)) is None:
+        assert stream.poll() is None, stream.communicate()
+        time.sleep(0.01)
+    time.sleep(0.3)
+    os.kill(worker, signal.SIGKILL)
+    output, errors = stream.communicate(timeout=600)
+    assert stream.returncode == 0, errors
+    assert int(output) >= 1  # tasks that failed
+    rows = spark.read.parquet(str(tmp_path / "matches")).collect()
+    assert len({row["batch"] for row in rows}) == 2
+    found = [(row["event"], row["subscription"]) for row in rows]
+    assert len(found) == len(set(found))
+    assert set(found) == expected_pairs(workload, 3000)
 
 
 STREAM = """
@@ -137,11 +208,45 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(spark: SparkSession, tmp_p
 
 def test_a_shard_that_was_damaged_is_named(spark: SparkSession, ref: ts.IndexRef) -> None:
     image = image_of(ref)
-    data = bytearray(image.read_bytes())
-    data[len(data) // 2] ^= 1
-    image.write_bytes(data)
+    damage(image)
     with pytest.raises(Exception, match=rf"the object {image.name} of the index is damaged"):
         match(spark, ref)
+
+
+def test_a_stream_goes_on_when_a_damaged_shard_was_built_again(
+    spark: SparkSession, index: str, workload: Workload, tmp_path: Path
+) -> None:
+    """Rows in the same order give the engine's image the same bytes, so version 1 is whole, too."""
+    events = tables.events(spark, workload, 200, n_partitions=2)
+    events.write.parquet(str(tmp_path / "events"))
+    source = spark.readStream.schema(events.schema).option("maxFilesPerTrigger", 1)
+
+    def run() -> None:
+        query = ts.write_matches(
+            source.parquet(str(tmp_path / "events")),
+            index,
+            ts.to_files(tmp_path / "matches"),
+            id="event",
+            attrs="numbers",
+        ).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    def build() -> ts.IndexRef:
+        rows = tables.subscriptions(spark, workload, n_partitions=1)
+        return ts.build_index(rows, index, engine="tuple-key")
+
+    ref = build()
+    damage(image_of(ref))
+    with pytest.raises(
+        Exception, match=rf"the object {image_of(ref).name} of the index is damaged"
+    ):
+        run()
+    build()
+    run()
+    assert [version for _, version in sorted(ref.store.notes("streams").items())] == [b"1", b"2"]
+    rows = spark.read.parquet(str(tmp_path / "matches")).select("event", "subscription").collect()
+    assert len(rows) == len(set(rows))
+    assert {tuple(row) for row in rows} == expected_pairs(workload, 200)
 
 
 def test_a_shard_that_is_missing_is_named(spark: SparkSession, ref: ts.IndexRef) -> None:
@@ -196,6 +301,42 @@ def test_a_schema_that_changed_is_an_error_that_names_the_column(
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     with pytest.raises(Exception, match="column temp must hold strings"):
         query.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_stream_that_is_restarted_with_another_schema_goes_on_or_says_why_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [(1, "temp > 30"), (2, "temp > 20")]
+    frame = spark.createDataFrame(rows, "id int, predicate string")
+    ref = ts.build_index(frame, tmp_path / "index")
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+
+    def run(number: int, schema: str) -> None:
+        (inbox / f"{number}.json").write_text(f'{{"event": {number}, "temp": 35, "wind": 2.5}}\n')
+        events = spark.readStream.schema(schema).json(str(inbox))
+        query = ts.write_matches(events, ref, ts.to_files(tmp_path / "matches"), id="event")
+        query = query.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    run(0, "event int, temp int")
+    run(1, "wind double, temp double, event long")
+    with pytest.raises(ArgumentTypeError, match="attribute temp: column temp must hold numbers"):
+        run(2, "event int, temp string")
+    with pytest.raises(ArgumentError, match="no 'event'"):
+        run(3, "temp int")
+    run(4, "event int, temp int")
+    found = [
+        (row["batch"], row["event"], row["subscription"])
+        for batch in range(3)
+        for row in spark.read.parquet(str(tmp_path / "matches" / f"batch={batch}"))
+        .selectExpr("*", f"{batch} AS batch")
+        .collect()
+    ]
+    batches = {0: [0], 1: [1], 2: [2, 3, 4]}
+    assert sorted(found) == [
+        (b, e, s) for b, events in batches.items() for e in events for s in (1, 2)
+    ]
 
 
 def test_a_task_that_fails_leaves_nothing_in_the_cache(

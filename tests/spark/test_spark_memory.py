@@ -7,14 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from tamis import Matcher, workloads
+from tamis import EventError, Matcher, workloads
 from tamis.spark.building import Rejected, built_shard, new_matcher, now, publish
 from tamis.spark.index import IndexRef
 from tamis.spark.manifest import Manifest
+from tamis.spark.matching import _lists
 from tamis.spark.store import Store
+from tamis.spark.worker import IDS_PER_ANSWER, Request, match_events
 
 N_SHARDS = 6
 WORKLOAD = {"key": "fpga-default", "n_subscriptions": 180_000}
@@ -84,3 +87,34 @@ def test_a_worker_with_less_memory_than_the_index_sweeps_over_it(
     assert counts == expected.counts.tolist()
     assert sorted(ids) == sorted(expected.ids.to_pylist())
     assert sum(counts) > 0
+
+
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_dense_events_after_sparse_ones_come_in_answers_of_bounded_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_shards: int
+) -> None:
+    monkeypatch.setenv("TAMIS_SPARK_CACHE", str(tmp_path / "cache"))
+    manifest = Manifest(1, "plane", "tuple-key", {}, "bigint", "id", now(), ())
+    store = Store(str(tmp_path / "index"))
+    built = []
+    for number in range(n_shards):
+        with new_matcher(manifest) as matcher:
+            ids = list(range(number, 2000, n_shards))
+            matcher.subscribe_many({"id": ids, "predicate": ["a > 0"] * len(ids)})
+            built.append(built_shard(store, number, matcher, Rejected()))
+    ref = publish(store, manifest, {}, built, n_shards, "failfast")
+    values = np.repeat([0, 1, 0], [30_000, 12_000, 5000])
+    events = pa.record_batch({"a": values})
+    begin = 0
+    for answer in match_events(ref, events, Request("subscriptions", "ids", False)):
+        assert answer.begin == begin
+        assert (answer.counts == 2000 * values[begin : begin + len(answer.counts)]).all()
+        assert answer.ids is not None
+        assert len(answer.ids) == answer.counts.sum() <= 2 * IDS_PER_ANSWER
+        begin += len(answer.counts)
+    assert begin == len(values)
+
+
+def test_more_matches_than_a_list_holds_are_an_error() -> None:
+    with pytest.raises(EventError, match=r"2,147,483,648 matches, .* use output='pairs'"):
+        _lists(np.array([0, 2**31]), pa.array([1]))

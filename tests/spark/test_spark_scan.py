@@ -60,6 +60,70 @@ def test_files_with_other_columns_or_none_are_named(
         load(spark, alerts, folder)
 
 
+HIDDEN = ("_temporary/0/part-0.parquet", "_delta_log/1.parquet", ".old/a.parquet", "_note.parquet")
+
+
+def test_what_spark_passes_over_is_not_read(
+    spark: SparkSession, alerts: ts.IndexRef, tmp_path: Path
+) -> None:
+    folder = tmp_path / "events"
+    for number, name in enumerate(("a.parquet", *HIDDEN)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"event": [number], "temp": [5]}), folder / name)
+    (folder / "empty.parquet").touch()
+    expected = spark.read.parquet(str(folder)).transform(ts.match(alerts, id="event"))
+    found = load(spark, alerts, folder)
+    assert set(found.collect()) == set(expected.collect()) == {(0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("texts", "predicate"),
+    [
+        (["2026-11-15", "2026-11-16"], "key > TIMESTAMP '2026-11-15T12:00:00Z'"),
+        (["7", "012"], "key = 12"),
+        (["5", "3000000000"], "key > 2500000000"),
+        (["1", "-2.5e-1"], "key < 0"),
+        (["north", "a b/c:ü"], "key = 'a b/c:ü'"),
+        (["x", "1e5"], "key = '1e5'"),
+        (["x", None], "key IS NULL"),
+    ],
+)
+def test_columns_of_folders_are_those_that_spark_finds(
+    spark: SparkSession, index: str, tmp_path: Path, texts: list[str | None], predicate: str
+) -> None:
+    subscriptions = spark.createDataFrame([(1, predicate)], "id int, predicate string")
+    ref = ts.build_index(subscriptions, index, mode="failfast")
+    folder = str(tmp_path / "events")
+    frame = spark.createDataFrame(list(enumerate(texts)), "event int, key string")
+    frame.write.partitionBy("key").parquet(folder)
+    found = spark.read.format("tamis").options(index=ref.path, id="event", keep="key").load(folder)
+    events = spark.read.parquet(folder)
+    expected = events.transform(ts.match(ref, id="event", keep=["key"]))
+    assert found.schema.simpleString() == expected.schema.simpleString()
+    assert found.collect() == expected.collect()
+    assert [row.event for row in found.collect()] == [1]
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["old/a.parquet"], "the folder old must be called column=value"),
+        (["day=1/a.parquet", "a.parquet"], "must lie in folders for the columns of"),
+        (["day=1/a.parquet", "day=1/hour=2/a.parquet"], "must lie in folders for the columns of"),
+        (["at=2026-11-15 10%3A00%3A00/a.parquet"], "at=… hold decimals or times"),
+        (["n=99999999999999999999/a.parquet"], "n=… hold decimals or times"),
+    ],
+)
+def test_folders_that_are_not_read_are_named(
+    spark: SparkSession, alerts: ts.IndexRef, tmp_path: Path, names: list[str], text: str
+) -> None:
+    for name in names:
+        (tmp_path / "events" / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"event": [1], "temp": [5]}), tmp_path / "events" / name)
+    with pytest.raises(Exception, match=text):
+        load(spark, alerts, tmp_path / "events")
+
+
 @pytest.mark.parametrize("use_dictionary", [True, False])
 @pytest.mark.parametrize("keep", ["", "seen", "seen.x"])
 def test_maps_are_matched_and_kept_however_their_names_are_written(
@@ -87,7 +151,10 @@ def test_maps_are_matched_and_kept_however_their_names_are_written(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ("TABLE(seen), 'INDEX'", "needs id"),
+        ("TABLE(seen), 'INDEX'", "has none called id; there are event, temp"),
+        ("TABLE(seen), 'INDEX', id => 'event', version => 7", "has no version 7"),
+        ("TABLE(seen), 'INDEX', id => 'event', version => 1.5", "must be a text or an integer"),
+        ("TABLE(seen), 'INDEX', id => 'event', max_mapped_bytes => 0", "an integer from 1 on"),
         ("TABLE(seen), 'INDEX', id => 'gone'", "there is no 'gone'"),
         ("TABLE(seen), 'INDEX', id => 'event', colour => 'red'", "no argument colour"),
         ("1, 'INDEX', id => 'event'", "must be a table"),
@@ -99,3 +166,24 @@ def test_wrong_arguments_of_the_table_function_are_named(
     spark.createDataFrame([(1, 5)], "event int, temp int").createOrReplaceTempView("seen")
     with pytest.raises(Exception, match=text):
         spark.sql(f"SELECT * FROM tamis_match({arguments.replace('INDEX', alerts.path)})")
+
+
+def test_the_table_function_takes_a_table_and_an_index_alone(
+    spark: SparkSession, alerts: ts.IndexRef
+) -> None:
+    spark.createDataFrame([(7, 5), (8, 0)], "id int, temp int").createOrReplaceTempView("numbered")
+    query = f"SELECT id, subscription FROM tamis_match(TABLE(numbered), '{alerts.path}')"
+    assert [tuple(row) for row in spark.sql(query).collect()] == [(7, 1)]
+
+
+def test_the_table_function_sweeps_and_takes_an_old_version(
+    spark: SparkSession, index: str
+) -> None:
+    frame = spark.range(20).selectExpr("id", "'temp = ' || id AS predicate")
+    first = ts.build_index(frame, index, n_shards=3)
+    ts.build_index(frame.limit(1), index)
+    spark.createDataFrame([(1, 5)], "id int, temp int").createOrReplaceTempView("numbered")
+    limit = max(shard.n_bytes for shard in first.manifest.shards)
+    words = f"version => 1, max_mapped_bytes => {limit}"
+    found = spark.sql(f"SELECT * FROM tamis_match(TABLE(numbered), '{index}', {words})")
+    assert [tuple(row) for row in found.collect()] == [(1, 5)]

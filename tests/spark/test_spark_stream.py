@@ -131,6 +131,29 @@ def test_a_stream_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) 
         assert {tuple(row) for row in rows} == expected_pairs(workload, 600)
 
 
+def test_micro_batches_are_routed(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(40).selectExpr("id", "'NEAR(' || id || ', 0, 0.5)' AS predicate")
+    ref = ts.build_index(frame, tmp_path / "index", n_shards=3, partition_by="region")
+    events = spark.range(40).selectExpr("id AS event", "double(id) AS x", "0D AS y")
+    events.write.parquet(str(tmp_path / "events"))
+    source = spark.readStream.schema(events.schema).parquet(str(tmp_path / "events"))
+    plans = []
+
+    def sink(matches: DataFrame, number: int) -> None:
+        plans.append(matches._jdf.queryExecution().toString())
+        ts.to_files(tmp_path / "matches")(matches, number)
+
+    words = {"id": "event", "position": ("x", "y"), "route": "always"}
+    writer = ts.write_matches(source, ref, sink, **words)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert all("RepartitionByExpression" in plan for plan in plans)
+    rows = spark.read.parquet(str(tmp_path / "matches")).collect()
+    assert {(row["event"], row["subscription"]) for row in rows} == {(k, k) for k in range(40)}
+    with pytest.raises(ArgumentError, match="and a table of events"):
+        source.transform(ts.match(ref, **words))
+
+
 def test_wrong_arguments_fail_before_the_stream_starts(stream: Stream) -> None:
     spark = stream.spark
     table = spark.createDataFrame([(1, 1)], "event int, temp int")

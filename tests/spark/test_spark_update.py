@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 import tamis.spark as ts
 from tamis import ArgumentError, ArgumentTypeError, BatchError, Matcher, StorageError
 from tamis.spark.store import Store
+from tamis.spark.versions import version_of_batch
 
 CHANGES = "change string, id int, predicate string, subscriber int, x double, y double, area int"
 
@@ -115,7 +116,11 @@ def test_changes_that_cannot_be_made_are_rejected(spark: SparkSession, ref: ts.I
         ts.update_index(ref, frame, mode="failfast")
     assert ref.newest() == ref
     second = ts.update_index(ref, frame)
-    reasons = {row["id"]: row["reason"] for row in second.rejected(spark).collect()}
+    rejected = second.rejected(spark).collect()
+    assert {row["id"]: row["change"] for row in rejected if row["id"] != "6"} == {
+        str(row[1]): row[0] for row in rows if row[1] not in (6, 7)
+    }
+    reasons = {row["id"]: row["reason"] for row in rejected}
     assert set(reasons) == {"999", "998", "1", "2", "3", "4", "5", "6"}
     assert reasons["999"] == reasons["998"] == "no subscription has this id"
     assert reasons["6"] == "the id must stand once in the table"
@@ -175,6 +180,50 @@ def test_vacuum_says_what_it_would_delete_and_deletes_that(
     forgotten = ts.vacuum(ref.path, keep=1, min_age=no_age, forget=["abc"], dry_run=False)
     assert forgotten.versions == [2]
     assert len(answers(spark, newest)) > 0
+
+
+def test_vacuum_keeps_what_any_of_several_streams_needs(
+    spark: SparkSession, ref: ts.IndexRef
+) -> None:
+    changes = spark.createDataFrame([("unsubscribe", 1)], "change string, id int")
+    ts.update_index(ref, changes)
+    for stream in ("abc", "def"):
+        ref.store.note(f"streams/{stream}/0000000004", b"1")
+    both = "the checkpoint of stream abc and of stream def needs it"
+    assert ts.vacuum(ref.path, keep=1).kept[1] == both
+    for forgotten, other in (("abc", "def"), ("def", "abc")):
+        plan = ts.vacuum(ref.path, keep=1, forget=[forgotten])
+        assert plan.versions == []
+        assert plan.kept[1] == f"the checkpoint of stream {other} needs it"
+    assert ts.vacuum(ref.path, keep=1, forget=["abc", "def"]).versions == [1]
+
+
+def test_a_stream_that_was_forgotten_takes_the_newest_version(
+    spark: SparkSession, ref: ts.IndexRef
+) -> None:
+    assert version_of_batch(ref.path, "abc", 7) == ref
+    changes = spark.createDataFrame([("unsubscribe", 1)], "change string, id int")
+    second = ts.update_index(ref, changes)
+    assert version_of_batch(ref.path, "abc", 7) == ref
+    ts.vacuum(ref.path, forget=["abc"], dry_run=False)
+    assert version_of_batch(ref.path, "abc", 7) == second
+
+
+def test_vacuum_keeps_the_versions_that_are_named(spark: SparkSession, ref: ts.IndexRef) -> None:
+    """As one that a stream of `source.transform(match(ref))` has: no checkpoint tells of that."""
+    newest = ref
+    for k in range(2):
+        changes = spark.createDataFrame([("unsubscribe", k)], "change string, id int")
+        newest = ts.update_index(newest, changes)
+    before = answers(spark, ref)
+    no_age = datetime.timedelta(0)
+    done = ts.vacuum(ref.path, keep=1, keep_versions=[1], min_age=no_age, dry_run=False)
+    assert done.versions == [2]
+    assert done.kept[1] == "named in keep_versions"
+    assert all(ref.store.read(name) for name in ref.manifest.pieces())
+    assert answers(spark, ref) == before
+    with pytest.raises(ArgumentError, match="not 2; there are 1, 3"):
+        ts.vacuum(ref.path, keep_versions=[2])
 
 
 def test_vacuum_needs_a_version_to_keep(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ _EXAMPLES = """examples:
                      --set events.id=event --set matches.path=matches
 
 It needs the extra: pip install "tamis[spark]".
+Ctrl-C ends a stream when its batch is written, and cancels anything else; twice, it ends at once.
 exit code: 0 done, 2 wrong use or bad input, 130 interrupted"""
 
 
@@ -38,7 +40,7 @@ def add_command(subparsers: argparse._SubParsersAction[Any]) -> None:
         metavar="SECTION.NAME=VALUE",
         action="append",
         default=[],
-        help="a setting that wins over the file; lists have commas between",
+        help="a setting that wins over the file; lists have commas between, or are as in the file",
     )
     run.add_argument("--report", metavar="FILE", help="where the page with the report goes")
     run.set_defaults(run=_run)
@@ -83,13 +85,17 @@ def _run(args: argparse.Namespace) -> int:
         line.clear()
     print("\n".join(report.lines()))
     if config.report.path:
-        report.write_html(config.report.path)
-        print(f"report     {config.report.path}")
+        try:
+            report.write_html(config.report.path)
+        except OSError as error:  # the matches are written all the same
+            print(f"report     not written: {error}")
+        else:
+            print(f"report     {config.report.path}")
     return 0
 
 
 class _Line:
-    """One line that is written over, on a terminal."""
+    """One line that is written over, on a terminal; nothing elsewhere."""
 
     def __init__(self, is_shown: bool) -> None:
         self._is_shown = is_shown
@@ -99,7 +105,9 @@ class _Line:
         if self._is_shown:
             percent = "" if share is None else f"{share:4.0%} "
             took = time.monotonic() - self._began
-            sys.stderr.write(f"\r\x1b[2K{percent}{text} ({took:.0f} s)")
+            width = shutil.get_terminal_size().columns
+            line = f"{percent}{text} ({took:.0f} s)"
+            sys.stderr.write(f"\r\x1b[2K{line[: width - 1]}")
             sys.stderr.flush()
 
     def clear(self) -> None:

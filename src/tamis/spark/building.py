@@ -7,9 +7,8 @@ import datetime
 import io
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from tamis.errors import (
     TamisError,
 )
 from tamis.matcher import Matcher
+from tamis.spark.cache import scratch_folder
 from tamis.spark.frames import check_frame, column, fields_of
 from tamis.spark.index import REJECTED_SCHEMA, IndexRef, hash_of
 from tamis.spark.manifest import File, Manifest, Piece, Shard, Summary
@@ -68,7 +68,8 @@ def build_index(
     n_shards   into how many parts; by default one for each half million subscriptions
     partition_by   "id"; "region": subscriptions with a place (`NEAR`) live with their neighbours,
                so that an event concerns few shards; or the name of an attribute that most of them
-               compare with numbers, for the same. Shard 0 has what has no such place or number.
+               compare with numbers, for the same. The first shards have what has no such place or
+               number.
     mode       "permissive": rows that cannot be taken are in `ref.rejected(spark)`, with the
                reason; "failfast": one such row is a `BatchError`, and there is no new version
 
@@ -100,18 +101,20 @@ def build_index(
         created=now(),
         shards=(),
     )
-    if partition_by == "id":
-        shards = chosen.withColumn("shard", shard_of(F.col("id"), n_shards))
-    else:
-        keyed = with_keys(with_repeats(chosen), partition_by).persist()
-        manifest = dataclasses.replace(manifest, tree=grow_tree(keyed, n_shards - 1))
-        shard = shard_by_tree(manifest.tree, F.col(KEYS[0]), F.col(KEYS[1]), F.col("id"))
-        shards = keyed.withColumn("shard", shard).drop(*KEYS, IS_GOOD)
-    built = (
-        shards.repartitionById(n_shards, F.col("shard"))
-        .mapInArrow(ShardBuilder(uri, manifest), BUILT_SCHEMA)
-        .collect()
-    )
+    with ExitStack() as afterwards:
+        if partition_by == "id":
+            shards = chosen.withColumn("shard", shard_of(F.col("id"), n_shards))
+        else:
+            keyed = with_keys(with_repeats(chosen), partition_by).persist()
+            afterwards.callback(keyed.unpersist)
+            manifest = dataclasses.replace(manifest, tree=grow_tree(keyed, n_shards))
+            shard = shard_by_tree(manifest.tree, F.col(KEYS[0]), F.col(KEYS[1]), F.col("id"))
+            shards = keyed.withColumn("shard", shard).drop(*KEYS, IS_GOOD)
+        built = (
+            shards.repartitionById(n_shards, F.col("shard"))
+            .mapInArrow(ShardBuilder(uri, manifest), BUILT_SCHEMA)
+            .collect()
+        )
     return publish(store, manifest, {}, [BuiltShard.from_row(row) for row in built], n_shards, mode)
 
 
@@ -283,14 +286,20 @@ class Rejected:
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
 
-    def add(self, rows: pa.Table, reasons: list[str]) -> None:
+    def add(
+        self, rows: pa.Table, reasons: list[str], offsets: list[int | None] | None = None
+    ) -> None:
+        """Rows with any of the columns that the table of rejected rows has."""
         if reasons:
-            predicates = (
-                rows.column("predicate").cast(pa.string())
-                if "predicate" in rows.column_names
-                else pa.nulls(len(rows), pa.string())
-            )
-            columns = [rows.column("id").cast(pa.string()), predicates, pa.array(reasons)]
+            given = {name: rows.column(name) for name in rows.column_names}
+            given["reason"] = pa.array(reasons)
+            given["offset"] = pa.array(offsets or [None] * len(rows))
+            columns = [
+                given[field.name].cast(field.type)
+                if field.name in given
+                else pa.nulls(len(rows), field.type)
+                for field in REJECTED_SCHEMA
+            ]
             self._tables.append(pa.table(columns, schema=REJECTED_SCHEMA))
 
     def extend(self, other: Rejected) -> None:
@@ -303,7 +312,12 @@ class Rejected:
         """The first few, for people."""
         table = pa.concat_tables([REJECTED_SCHEMA.empty_table(), *self._tables])
         rows = table.slice(0, _MAX_SHOWN).to_pylist()
-        return [f"id {row['id']}: {row['reason']}" for row in rows]
+        return [
+            f"id {row['id']}: {row['reason']}"
+            if row["id"] is not None
+            else f"no id, predicate {row['predicate']}: {row['reason']}"
+            for row in rows
+        ]
 
     def put(self, store: Store) -> Piece | None:
         if not self._tables:
@@ -332,42 +346,54 @@ def sift(rows: pa.Table, needed: Sequence[str] | None = None) -> tuple[pa.Table,
     return rows, rejected
 
 
-def take(matcher: Matcher, rows: pa.Table, rejected: Rejected) -> None:
-    """Subscribes all rows that can be: in one call if they are good, else without the bad ones."""
+def take(
+    matcher: Matcher, rows: pa.Table, rejected: Rejected, names: Sequence[str] | None = None
+) -> None:
+    """Subscribes all rows that can be: in one call if they are good, else without the bad ones.
+
+    names   of the columns of a subscription, if there are others
+    """
     if not rows.num_rows:
         return
+
+    def subscribe(some: pa.Table) -> None:
+        matcher.subscribe_many(some if names is None else some.select(names))
+
     try:
-        matcher.subscribe_many(rows)
+        subscribe(rows)
         return
     except BatchError:
         pass
     probe = Matcher(engine="naive", space=matcher.space, threads=1)
     is_good, reasons = [], []
+    offsets: list[int | None] = []
     for text in rows.column("predicate").to_pylist():
         try:
             probe.subscribe(0, text)
             is_good.append(True)
+        except LanguageError as error:
+            is_good.append(False)
+            reasons.append(error.reason)
+            offsets.append(error.offset)
         except TamisError as error:
             is_good.append(False)
-            reasons.append(error.reason if isinstance(error, LanguageError) else str(error))
+            reasons.append(str(error))
+            offsets.append(None)
     mask = pa.array(is_good)
-    rejected.add(rows.filter(pc.invert(mask)), reasons)
+    rejected.add(rows.filter(pc.invert(mask)), reasons, offsets)
     good = rows.filter(mask)
     if good.num_rows:
-        matcher.subscribe_many(good)
+        subscribe(good)
 
 
 def built_shard(store: Store, number: int, matcher: Matcher, rejected: Rejected) -> BuiltShard:
     """Stores a matcher's image and what was rejected."""
-    folder = Path(tempfile.mkdtemp(prefix="tamis-build-"))
-    try:
+    with scratch_folder() as folder:
         matcher.save(folder / "shard")
         files = tuple(
             File(path.name, (Piece(store.put_file(path), path.stat().st_size),))
             for path in directory_files(folder / "shard")
         )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     shard = Shard(files, len(matcher), Summary.of(matcher._summary()))
     return BuiltShard(number, shard, rejected.put(store), len(rejected), rejected.shown())
 

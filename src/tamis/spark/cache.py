@@ -2,6 +2,8 @@
 
     <cache>/3f2a…/        the directory of a matcher, complete: image, logs, MANIFEST
     <cache>/3f2a….lock    exclusive while it is made or removed, shared while a process has it open
+    <cache>/scratch-…/    something in the making, locked itself: if nobody has that lock, it was
+                          left by a process that was killed, and the next one removes it
 
 A shard's name is the hash of its content, so what is there never has to be checked for changes.
 """
@@ -11,18 +13,21 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tamis.matcher import Matcher
+from tamis.spark.folders import private_folder
 from tamis.spark.manifest import Manifest, Shard
 from tamis.spark.store import Store
 
 # What the cache may hold before shards that nobody has open are removed, the oldest first.
 _MAX_BYTES = 64 << 30
+# A folder that was made just now may not be locked yet.
+_MIN_SCRATCH_AGE_S = 60
 
 
 class OpenShard:
@@ -40,13 +45,14 @@ class OpenShard:
 def cache_folder() -> Path:
     """Where this node keeps shards: TAMIS_SPARK_CACHE, or a folder in the temporary one."""
     named = os.environ.get("TAMIS_SPARK_CACHE")
-    return Path(named) if named else Path(tempfile.gettempdir()) / f"tamis-shards-{os.getuid()}"
+    folder = Path(named) if named else private_folder() / "shards"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def open_shard(store: Store, manifest: Manifest, shard: Shard) -> OpenShard:
     """Maps a shard, and brings it to this node if it is not there."""
     folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
     directory = folder / shard.key
     lock = os.open(folder / f"{shard.key}.lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -73,22 +79,33 @@ def open_shard(store: Store, manifest: Manifest, shard: Shard) -> OpenShard:
 
 
 @contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for what is in the making, on the disk of the cache."""
+    _remove_left_scratch()
+    folder = cache_folder() / f"scratch-{uuid.uuid4().hex}"
+    folder.mkdir()
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+@contextmanager
 def private_copy(store: Store, shard: Shard) -> Iterator[Path]:
     """A shard's directory that can be changed; the image is shared, since nobody changes it."""
-    folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    directory = folder / f"change-{uuid.uuid4().hex}"
-    try:
+    with scratch_folder() as folder:
+        directory = folder / "shard"
         _fetch(store, shard, directory)
         yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _fetch(store: Store, shard: Shard, directory: Path) -> None:
-    aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}")
-    aside.mkdir()
-    try:
+    with scratch_folder() as folder:
+        aside = folder / "shard"
+        aside.mkdir()
         for file in shard.files:
             target = aside / file.name
             is_image = file.name.endswith(".tamis")
@@ -97,9 +114,19 @@ def _fetch(store: Store, shard: Shard, directory: Path) -> None:
             for piece in file.pieces:
                 store.fetch(piece.hash, target)
         aside.rename(directory)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
+
+
+def _remove_left_scratch() -> None:
+    for folder in cache_folder().glob("scratch-*"):
+        with suppress(OSError):  # another process has the lock, or was quicker
+            if folder.stat().st_mtime > time.time() - _MIN_SCRATCH_AGE_S:
+                continue
+            lock = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def _make_room(folder: Path, n_wanted: int) -> None:
@@ -119,5 +146,7 @@ def _make_room(folder: Path, n_wanted: int) -> None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
-            shutil.rmtree(directory, ignore_errors=True)
+            # At once, or half of it might stay; another process may have been quicker.
+            with scratch_folder() as aside, suppress(FileNotFoundError):
+                directory.rename(aside / "shard")
             excess -= n_bytes

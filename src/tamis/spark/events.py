@@ -15,8 +15,8 @@ from tamis.spark.frames import column
 from tamis.spark.manifest import Attribute, Manifest
 from tamis.spark.worker import POSITION
 
-_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)
-_TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
+NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)
+TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _need_column(argument: str, name: str, fields: Mapping[str, T.DataType]) -> 
 
 
 def _kind_of(kind: T.DataType) -> str | None:
-    if isinstance(kind, (*_NUMBERS, *_TIMES)):
+    if isinstance(kind, (*NUMBERS, *TIMES)):
         return "numbers"
     if isinstance(kind, T.StringType):
         return "strings"
@@ -212,7 +212,7 @@ def _check_position(position: tuple[str, str], fields: Mapping[str, T.DataType])
         raise ArgumentError(f"position must be two names of columns, not {position!r}")
     for name in position:
         _need_column("position", name, fields)
-        if not isinstance(fields[name], _NUMBERS):
+        if not isinstance(fields[name], NUMBERS):
             raise ArgumentTypeError(
                 f"position: column {name} must hold numbers, not {fields[name].simpleString()}"
             )

@@ -14,12 +14,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tamis.errors import ArgumentTypeError, UnavailableError
 
 
-def check_frame(frame: Any, what: str) -> None:
-    if type(frame).__module__.startswith("pyspark.sql.connect"):
+def check_classic(value: Any, what: str) -> None:
+    if type(value).__module__.startswith("pyspark.sql.connect"):
         raise UnavailableError(
-            f"{what} is a DataFrame of Spark Connect, which tamis.spark does not support yet; "
-            "use a classic session, as tamis.spark.session() makes it"
+            f"{what} is a {type(value).__name__} of Spark Connect, which tamis.spark does not "
+            "support yet; use a classic session, as tamis.spark.session() makes it"
         )
+
+
+def check_frame(frame: Any, what: str) -> None:
+    check_classic(frame, what)
     if not isinstance(frame, DataFrame):
         raise ArgumentTypeError(
             f"{what} must be a DataFrame of Spark, not a {type(frame).__name__}"

@@ -18,7 +18,18 @@ from tamis.spark.manifest import Manifest
 from tamis.spark.store import Store, absolute_uri
 
 REJECTED_SCHEMA = pa.schema(
-    [("id", pa.string()), ("predicate", pa.string()), ("reason", pa.string())]
+    [
+        ("id", pa.string()),
+        ("predicate", pa.string()),
+        ("reason", pa.string()),
+        ("offset", pa.int64()),  # in characters, where the predicate is wrong
+        # What else the row had.
+        ("subscriber", pa.string()),
+        ("change", pa.string()),
+        ("x", pa.float64()),
+        ("y", pa.float64()),
+        ("area", pa.int32()),
+    ]
 )
 
 
@@ -74,12 +85,18 @@ class IndexRef:
         return self.manifest.n_rejected
 
     def rejected(self, spark: SparkSession) -> DataFrame:
-        """The rows that were not taken when this version was made: id, predicate, reason."""
+        """The rows that were not taken when this version was made, each with the reason.
+
+        id, predicate, subscriber, change, x, y and area are the row's, null where it had none;
+        `offset` is the place in the predicate that could not be read.
+        """
         tables = [
             pq.read_table(io.BytesIO(self.store.read(piece.hash)))
             for piece in self.manifest.rejected
         ]
-        everything = pa.concat_tables([REJECTED_SCHEMA.empty_table(), *tables])
+        everything = pa.concat_tables(
+            [REJECTED_SCHEMA.empty_table(), *tables], promote_options="default"
+        )
         return spark.createDataFrame(everything)
 
     def __str__(self) -> str:

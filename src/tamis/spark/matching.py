@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,12 +14,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tamis.errors import ArgumentError, ArgumentTypeError
+from tamis.errors import ArgumentError, ArgumentTypeError, EventError
 from tamis.spark.events import EventColumns, choose_events
 from tamis.spark.frames import check_frame
 from tamis.spark.index import IndexRef
 from tamis.spark.locality import ROUTES, bring_together
-from tamis.spark.taskstats import StatsOfTask
+from tamis.spark.taskstats import Stats, StatsOfTask
 from tamis.spark.worker import Answer, Int64s, Request, match_events
 
 # Events that are matched at a time where shards are swept: each sweep maps every shard again.
@@ -26,6 +27,7 @@ _SWEEP_ROWS = 262_144
 _ROWS_PER_BATCH = 1 << 18
 # What Spark makes rows of comes in lists of at most so many, which fit its caches.
 _IDS_PER_LIST = 1 << 12
+_MAX_IDS_PER_LIST = 2**31 - 1
 
 _RESULT_NAMES = {
     ("pairs", "subscriptions"): "subscription",
@@ -49,7 +51,7 @@ def match(
     keep: Sequence[str] = (),
     max_mapped_bytes: int | None = None,
     route: str = "auto",
-    stats_folder: str | None = None,
+    stats: Stats | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """What `DataFrame.transform` takes: events in, matches out.
 
@@ -64,18 +66,18 @@ def match(
     deliver   "subscriptions", or "subscribers": each once, however many of theirs match
     keep      other columns of the events that the result has too
     max_mapped_bytes  how much of the index a worker has mapped at a time; by default all of it.
-              Below that, large batches of events sweep over the shards.
+              Below that, large batches of events sweep over the shards. One shard is always
+              mapped whole: where it has more bytes than that, there is a warning.
     route     "auto": events are shuffled so that those of one place or value come together, where
               the index was built with `partition_by`, cannot be mapped at once and that is
               estimated to pay; "always", "never"
-    stats_folder  a folder that all workers see, where each task writes what it has done, as JSON
+    stats     what tasks have done: an accumulator of `taskstats.gathered`, or a folder that all
+              workers see, where each task writes it as JSON
 
     What is wrong with the columns is an error when the DataFrame is transformed; no task has
     started then.
     """
-    wanted = Wanted(
-        id, columns, attrs, position, output, deliver, keep, max_mapped_bytes, stats_folder
-    )
+    wanted = Wanted(id, columns, attrs, position, output, deliver, keep, max_mapped_bytes, stats)
     wanted.check(ref)
     if route not in ROUTES:
         raise ArgumentError(f"route must be {', '.join(ROUTES)}, not {route!r}")
@@ -83,7 +85,7 @@ def match(
     def transform(events: DataFrame) -> DataFrame:
         check_frame(events, "events")
         matcher, schema = wanted.plan(ref, events.schema)
-        events = bring_together(events, ref.manifest, id, position, max_mapped_bytes, route)
+        events = bring_together(events, ref.manifest, matcher.columns, max_mapped_bytes, route)
         selected = events.select(matcher.columns.select())
         if output != "pairs":
             return selected.mapInArrow(matcher, schema)
@@ -118,7 +120,7 @@ class Wanted:
     deliver: str = "subscriptions"
     keep: Sequence[str] = ()
     max_mapped_bytes: int | None = None
-    stats_folder: str | None = None
+    stats: Stats | None = None
 
     def check(self, ref: IndexRef) -> None:
         """What can be wrong before the events are known."""
@@ -138,6 +140,13 @@ class Wanted:
         limit = self.max_mapped_bytes
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise ArgumentError(f"max_mapped_bytes must be an integer from 1 on, not {limit!r}")
+        largest = max(shard.n_bytes for shard in ref.manifest.shards)
+        if limit is not None and largest > limit:
+            warnings.warn(
+                f"the largest shard has {largest:,} bytes, which are mapped although "
+                f"max_mapped_bytes is {limit:,}; build the index with more shards",
+                stacklevel=3,
+            )
 
     @property
     def result_name(self) -> str:
@@ -168,7 +177,7 @@ class Wanted:
         kinds = {"pairs": id_type, "list": T.ArrayType(id_type, False), "count": T.LongType()}
         result = T.StructField(self.result_name, kinds[self.output], False)
         schema = T.StructType([*(events[name] for name in self.kept), result])
-        matcher = EventMatcher(ref, chosen, request, self.output, schema.names, self.stats_folder)
+        matcher = EventMatcher(ref, chosen, request, self.output, schema.names, self.stats)
         return matcher, schema
 
 
@@ -181,10 +190,10 @@ class EventMatcher:
     request: Request
     output: str  # as of `match`, or "lists of pairs": those of an event with matches, in parts
     names: list[str]  # of the result's columns
-    stats_folder: str | None = None
+    stats: Stats | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stats = StatsOfTask(self.stats_folder) if self.stats_folder else None
+        stats = StatsOfTask(self.stats) if self.stats is not None else None
         if self.request.max_mapped_bytes is not None:
             batches = _joined(batches, _SWEEP_ROWS)
         for batch in batches:
@@ -209,12 +218,18 @@ class EventMatcher:
             return
         assert answer.ids is not None
         ids = answer.ids
+        offsets = np.concatenate([[0], np.cumsum(answer.counts)])
         if self.output == "list":
-            offsets = np.concatenate([[0], np.cumsum(answer.counts)]).astype(np.int32)
-            yield self._batch(mine, pa.ListArray.from_arrays(pa.array(offsets), _plain(ids)))
+            for begin, end in _cuts(offsets):
+                mine_now = [column.slice(begin, end - begin) for column in mine]
+                yield self._batch(mine_now, _lists(offsets[begin : end + 1], ids))
             return
         if self.output == "lists of pairs":
-            yield from self._lists(mine, answer.counts, _plain(ids))
+            places, offsets = _short_lists(offsets)
+            for begin, end in _cuts(offsets):
+                taken = pa.array(places[begin:end])
+                mine_now = [column.take(taken) for column in mine]
+                yield self._batch(mine_now, _lists(offsets[begin : end + 1], ids))
             return
         places = np.repeat(np.arange(n_events, dtype=np.int64), answer.counts)
         for begin in range(0, len(ids), _ROWS_PER_BATCH):
@@ -223,30 +238,40 @@ class EventMatcher:
                 [column.take(part) for column in mine], _plain(ids.slice(begin, _ROWS_PER_BATCH))
             )
 
-    def _lists(
-        self, kept: list[pa.Array], counts: Int64s, ids: pa.Array
-    ) -> Iterator[pa.RecordBatch]:
-        n_lists = -(-counts // _IDS_PER_LIST)
-        places = np.repeat(np.arange(len(counts), dtype=np.int64), n_lists)
-        ends = np.cumsum(counts)
-        # Each list begins where the one before ended; the last one of an event ends with it.
-        number = np.arange(len(places)) - np.repeat(np.cumsum(n_lists) - n_lists, n_lists)
-        list_ends = np.minimum((ends - counts)[places] + (number + 1) * _IDS_PER_LIST, ends[places])
-        offsets = np.concatenate([[0], list_ends])
-        begin = 0
-        while begin < len(places):
-            end = int(np.searchsorted(offsets, offsets[begin] + _ROWS_PER_BATCH, side="right")) - 1
-            end = min(max(end, begin + 1), len(places))
-            part = ids.slice(int(offsets[begin]), int(offsets[end] - offsets[begin]))
-            mine = pa.array((offsets[begin : end + 1] - offsets[begin]).astype(np.int32))
-            taken = pa.array(places[begin:end])
-            yield self._batch(
-                [column.take(taken) for column in kept], pa.ListArray.from_arrays(mine, part)
-            )
-            begin = end
-
     def _batch(self, kept: list[pa.Array], result: pa.Array) -> pa.RecordBatch:
         return pa.record_batch([*kept, result], names=self.names)
+
+
+def _short_lists(offsets: Int64s) -> tuple[Int64s, Int64s]:
+    """The lists of events, cut into such of at most _IDS_PER_LIST; of which event each is."""
+    counts, ends = np.diff(offsets), offsets[1:]
+    n_lists = -(-counts // _IDS_PER_LIST)
+    places = np.repeat(np.arange(len(counts), dtype=np.int64), n_lists)
+    # Each list begins where the one before ended; the last one of an event ends with it.
+    number = np.arange(len(places)) - np.repeat(np.cumsum(n_lists) - n_lists, n_lists)
+    list_ends = np.minimum((ends - counts)[places] + (number + 1) * _IDS_PER_LIST, ends[places])
+    return places, np.concatenate([[0], list_ends])
+
+
+def _cuts(offsets: Int64s) -> Iterator[tuple[int, int]]:
+    """Runs of lists that have at most _ROWS_PER_BATCH ids together, or one that has more."""
+    begin, n_lists = 0, len(offsets) - 1
+    while begin < n_lists:
+        end = int(np.searchsorted(offsets, offsets[begin] + _ROWS_PER_BATCH, side="right")) - 1
+        end = min(max(end, begin + 1), n_lists)
+        yield begin, end
+        begin = end
+
+
+def _lists(offsets: Int64s, ids: pa.Array) -> pa.ListArray:
+    n_ids = int(offsets[-1] - offsets[0])
+    if n_ids > _MAX_IDS_PER_LIST:
+        raise EventError(
+            f"an event has {n_ids:,} matches, and a list of Spark holds {_MAX_IDS_PER_LIST:,}; "
+            "use output='pairs' or 'count'"
+        )
+    part = ids.slice(int(offsets[0]), n_ids)
+    return pa.ListArray.from_arrays(pa.array((offsets - offsets[0]).astype(np.int32)), _plain(part))
 
 
 def _plain(ids: pa.Array) -> pa.Array:

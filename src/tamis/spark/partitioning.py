@@ -6,9 +6,11 @@ each, as a k-d tree is, until there are enough parts.
 
     by "region"     key (x, y): the centre of the circle that an event must lie in
     by attribute    key (v, 0): the middle of the numbers that it must have
-    shard 0         those that have no key; shards 1, 2, … are the leaves of the tree
+    first shards    those that have no key: one, or as many as it takes for shards of about one
+                    size; every event meets them
+    all others      the leaves of the tree
 
-Where many have the very same key, no cut can part them: they are dealt out by their ids.
+Where many have no key, or the very same one, no cut can part them: they are dealt out by their ids.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ Doubles = npt.NDArray[np.float64]
 Box = tuple[float, float, float, float]  # low x, low y, high x, high y
 Tree = int | list[Any]  # a shard, or [axis, at, below, from there on]
 
+# A cut between what has no key, and what has one.
+_NO_KEY_AXIS = -1
 # From this axis on a cut is by a hash of the id and of the axis, in thousandths; cuts below one
 # another have different axes, or the second would cut nothing.
 _HASH_AXIS = 2
@@ -48,17 +52,22 @@ def with_keys(frame: DataFrame, by: str) -> DataFrame:
     return frame.mapInArrow(_KeyAdder(by), schema)
 
 
-def grow_tree(keyed: DataFrame, n_leaves: int) -> Tree:
-    """Cuts the keys of a sample into leaves of equal numbers; they are shards 1 to n_leaves."""
-    if n_leaves == 0:
-        return 0
-    keys = keyed.select(*KEYS).where(F.col(KEYS[0]).isNotNull())
-    n_keys = keys.count()
+def grow_tree(keyed: DataFrame, n_shards: int) -> Tree:
+    """Cuts the keys of a sample into shards of equal numbers, behind those without a key."""
+    good = keyed.where(F.col(IS_GOOD))
+    n_rows, n_keys = good.agg(F.count(F.lit(1)), F.count(KEYS[0])).collect()[0]
+    n_first = round(n_shards * (n_rows - n_keys) / max(n_rows, 1))
+    n_first = max(1, min(n_first, n_shards - (n_keys > 0)))
+    nobody = np.empty((0, 2))
+    if n_first == n_shards:
+        return _grow(nobody, 0, n_shards)
+    keys = good.select(*KEYS).where(F.col(KEYS[0]).isNotNull())
     if n_keys > _SAMPLE_ROWS:
         keys = keys.sample(fraction=_SAMPLE_ROWS / n_keys, seed=1)
     rows = keys.collect()
     points = np.array([[row[0], row[1]] for row in rows], dtype=np.float64).reshape(-1, 2)
-    return _grow(points, 1, n_leaves)
+    rest = _grow(points, n_first, n_shards - n_first)
+    return [_NO_KEY_AXIS, 0, _grow(nobody, 0, n_first), rest]
 
 
 def _grow(points: Doubles, first: int, n_leaves: int) -> Tree:
@@ -81,17 +90,21 @@ def _grow(points: Doubles, first: int, n_leaves: int) -> Tree:
 
 
 def shard_by_tree(tree: Tree, x: Column, y: Column, id: Column) -> Column:
-    """The leaf of a key; shard 0 where there is none."""
+    """The leaf of a key, which is null where there is none."""
 
     def walk(node: Tree) -> Column:
         if isinstance(node, int):
             return F.lit(node)
         axis, at, below, rest = node
-        hashed = F.pmod(F.xxhash64(id, F.lit(axis)), F.lit(1000))
-        value = hashed if axis >= _HASH_AXIS else (x, y)[axis]
-        return F.when(value < F.lit(at), walk(below)).otherwise(walk(rest))
+        if axis == _NO_KEY_AXIS:
+            is_below = x.isNull() | y.isNull()
+        elif axis >= _HASH_AXIS:
+            is_below = F.pmod(F.xxhash64(id, F.lit(axis)), F.lit(1000)) < F.lit(at)
+        else:
+            is_below = (x, y)[axis] < F.lit(at)
+        return F.when(is_below, walk(below)).otherwise(walk(rest))
 
-    return F.when(x.isNull() | y.isNull(), F.lit(0)).otherwise(walk(tree)).cast("int")
+    return walk(tree).cast("int")
 
 
 @dataclass(frozen=True)

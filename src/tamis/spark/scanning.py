@@ -12,20 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyarrow import fs
 from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tamis.errors import ArgumentError, EventError, StorageError
+from tamis.errors import ArgumentError
 from tamis.spark.frames import arrow_schema_of
 from tamis.spark.index import IndexRef
 from tamis.spark.matching import EventMatcher, Wanted
+from tamis.spark.parquetfiles import ParquetFiles
 from tamis.spark.store import absolute_uri
 
 _ROWS_PER_TASK = 1_000_000
-_ROWS_PER_BATCH = 65_536
 _OPTIONS = (
     "path",
     "index",
@@ -42,10 +40,19 @@ _OPTIONS = (
 )
 
 
+@dataclass(frozen=True)
+class _Plan:
+    matcher: EventMatcher
+    schema: T.StructType  # of the matches
+    files: ParquetFiles
+    events: pa.Schema
+
+
 class TamisSource(DataSource):
     """The data source `tamis`.
 
-    path      a Parquet file of events, or a folder of such
+    path      a Parquet file of events, or a folder of such; folders within that are called
+              column=value give the events that column, as Spark writes and reads them
     index     the index, in its newest version or in that of the option `version`
     id, columns, attrs, position, output, deliver, keep, max_mapped_bytes   as of `match`; several
               names have commas between, and `columns` may say attribute=column
@@ -57,14 +64,16 @@ class TamisSource(DataSource):
         return "tamis"
 
     def schema(self) -> T.StructType:
-        return _nullable(self._plan()[1])
+        return _nullable(self._plan().schema)
 
     def reader(self, schema: T.StructType) -> DataSourceReader:
-        matcher, _, files = self._plan()
+        plan = self._plan()
         rows_per_task = self._number("rows_per_task") or _ROWS_PER_TASK
-        return _Reader(matcher, files, rows_per_task, arrow_schema_of(schema))
+        return _Reader(
+            plan.matcher, plan.files, plan.events, rows_per_task, arrow_schema_of(schema)
+        )
 
-    def _plan(self) -> tuple[EventMatcher, T.StructType, ParquetFiles]:
+    def _plan(self) -> _Plan:
         for name in self.options:
             if name.lower() not in _OPTIONS:
                 raise ArgumentError(
@@ -77,8 +86,9 @@ class TamisSource(DataSource):
         wanted = wanted_from_texts(self.options)
         wanted.check(ref)
         files = ParquetFiles(absolute_uri(self.options["path"]))
-        matcher, schema = wanted.plan(ref, from_arrow_schema(files.schema()))
-        return matcher, schema, files
+        events = files.schema()
+        matcher, schema = wanted.plan(ref, from_arrow_schema(events))
+        return _Plan(matcher, schema, files, events)
 
     def _number(self, name: str) -> int | None:
         return number_from_text(name, self.options.get(name))
@@ -127,56 +137,6 @@ def number_from_text(name: str, text: str | None) -> int | None:
     return int(text)
 
 
-@dataclass(frozen=True)
-class ParquetFiles:
-    """The Parquet files at a path or URI."""
-
-    uri: str
-
-    def paths(self) -> list[str]:
-        filesystem, root = self._open()
-        info = filesystem.get_file_info(root)
-        if info.type == fs.FileType.File:
-            return [root]
-        if info.type == fs.FileType.NotFound:
-            raise StorageError(f"{self.uri}: there are no events; path must be a file or a folder")
-        found = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
-        paths = sorted(
-            each.path
-            for each in found
-            if each.type == fs.FileType.File and not each.base_name.startswith((".", "_"))
-        )
-        if not paths:
-            raise StorageError(f"{self.uri}: there are no events; the folder has no files")
-        return paths
-
-    def schema(self) -> pa.Schema:
-        schemas = {path: self.open(path).schema_arrow for path in self.paths()}
-        first = next(iter(schemas))
-        for path, schema in schemas.items():
-            if schema != schemas[first]:
-                raise EventError(
-                    f"{path} must have the columns of {first}, {_shown(schemas[first])}, not "
-                    f"{_shown(schema)}"
-                )
-        return schemas[first].remove_metadata()
-
-    def open(self, path: str) -> pq.ParquetFile:
-        filesystem, _ = self._open()
-        try:
-            return pq.ParquetFile(path, filesystem=filesystem)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise EventError(f"{path}: cannot be read as Parquet: {error}") from error
-
-    def _open(self) -> tuple[fs.FileSystem, str]:
-        filesystem, root = fs.FileSystem.from_uri(self.uri)
-        return filesystem, root
-
-
-def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
-
-
 @dataclass
 class _Part(InputPartition):
     """Row groups of a file."""
@@ -187,9 +147,14 @@ class _Part(InputPartition):
 
 class _Reader(DataSourceReader):
     def __init__(
-        self, matcher: EventMatcher, files: ParquetFiles, rows_per_task: int, schema: pa.Schema
+        self,
+        matcher: EventMatcher,
+        files: ParquetFiles,
+        events: pa.Schema,
+        rows_per_task: int,
+        schema: pa.Schema,
     ) -> None:
-        self._matcher, self._files = matcher, files
+        self._matcher, self._files, self._events = matcher, files, events
         self._rows_per_task, self._schema = rows_per_task, schema
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -211,9 +176,8 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)
         columns = self._matcher.columns
-        with self._files.open(partition.path) as file:
-            batches = file.iter_batches(
-                batch_size=_ROWS_PER_BATCH, row_groups=partition.groups, columns=columns.sources()
-            )
-            for found in self._matcher(columns.take(batch) for batch in batches):
-                yield found.cast(self._schema)
+        batches = self._files.read(
+            partition.path, partition.groups, columns.sources(), self._events
+        )
+        for found in self._matcher(columns.take(batch) for batch in batches):
+            yield found.cast(self._schema)

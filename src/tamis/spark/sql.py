@@ -1,4 +1,8 @@
-"""SQL: `SELECT * FROM tamis_match(TABLE(events), '/data/alerts', id => 'event')`."""
+"""SQL: `SELECT * FROM tamis_match(TABLE(events), '/data/alerts', id => 'event')`.
+
+Arguments are those of the format `tamis`; the id is the column `id` unless told. There is no
+`route`: which rows a task gets is up to the query, which may say `TABLE(events) PARTITION BY …`.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,24 @@ from pyspark.sql.functions import udtf
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
 
 from tamis.errors import ArgumentError
-from tamis.spark.frames import arrow_schema_of
+from tamis.spark.frames import arrow_schema_of, check_classic
 from tamis.spark.index import IndexRef
 from tamis.spark.matching import EventMatcher
-from tamis.spark.scanning import TamisSource, wanted_from_texts
+from tamis.spark.scanning import TamisSource, number_from_text, wanted_from_texts
 
 _ROWS_PER_BATCH = 8192
+_ARGUMENTS = (
+    "index",
+    "version",
+    "id",
+    "columns",
+    "attrs",
+    "position",
+    "output",
+    "deliver",
+    "keep",
+    "max_mapped_bytes",
+)
 
 
 @dataclass
@@ -49,21 +65,25 @@ class TamisMatch:
     ) -> AnalyzeResult:
         if not events.isTable or not isinstance(events.dataType, T.StructType):
             raise ArgumentError("the first argument of tamis_match must be a table: TABLE(events)")
-        texts = {"index": index, **options}
         values = {}
-        for name, argument in texts.items():
-            if not isinstance(argument.value, str):
-                raise ArgumentError(f"{name} of tamis_match must be a text, not {argument.value!r}")
-            values[name] = argument.value
-        known = ("index", "id", "columns", "attrs", "position", "output", "deliver", "keep")
-        for name in values:
-            if name not in known:
+        for name, argument in {"index": index, **options}.items():
+            if name not in _ARGUMENTS:
                 raise ArgumentError(
-                    f"tamis_match has no argument {name}; it has {', '.join(known)}"
+                    f"tamis_match has no argument {name}; it has {', '.join(_ARGUMENTS)}"
                 )
-        if "id" not in values:
-            raise ArgumentError("tamis_match needs id => the column that says which event it is")
-        ref = IndexRef.open(values["index"])
+            if not isinstance(argument.value, str | int):
+                raise ArgumentError(
+                    f"{name} of tamis_match must be a text or an integer, not {argument.value!r}"
+                )
+            values[name] = str(argument.value)
+        if "id" not in values and "id" not in events.dataType.names:
+            raise ArgumentError(
+                "tamis_match needs id => the column that says which event it is, for the table has "
+                f"none called id; there are {', '.join(events.dataType.names)}"
+            )
+        values.setdefault("id", "id")
+        version = number_from_text("version", values.get("version"))
+        ref = IndexRef.open(values["index"], version)
         wanted = wanted_from_texts(values)
         wanted.check(ref)
         matcher, schema = wanted.plan(ref, events.dataType)
@@ -91,5 +111,6 @@ class TamisMatch:
 
 def register(spark: SparkSession) -> None:
     """Makes the format `tamis` and the table function `tamis_match` known to a session."""
+    check_classic(spark, "spark")
     spark.dataSource.register(TamisSource)
     spark.udtf.register("tamis_match", cast(UserDefinedTableFunction, udtf(TamisMatch)))

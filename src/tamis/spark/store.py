@@ -3,8 +3,12 @@
     <path>/objects/3f/3f2a…          an image, a piece of a log, a table of rejected rows
     <path>/versions/00000007.json    a manifest: the objects that version 7 consists of
 
-Objects are written before the manifest that names them, and the manifest appears all at once: a
-reader sees a whole version or none. Two writers that make the same object write the same bytes.
+Objects are written before the manifest that names them, and each file appears all at once: a reader
+sees a whole version or none. Two writers that make the same object write the same bytes.
+
+An object that is put is written, even if there is one of its name: a damaged one is whole then, and
+an old one that `vacuum` was about to delete is young. What is young and whole is left alone: shards
+have small objects in common, and many tasks that replace one at once disturb each other.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 from pyarrow import fs
@@ -26,8 +31,13 @@ from pyarrow import fs
 from tamis.errors import ArgumentError, StorageError
 
 _CHUNK_BYTES = 1 << 20
-# There a file appears when it is closed, and a rename would be a copy.
-_OBJECT_STORES = ("s3", "gcs", "abfs")
+_WITHOUT_FOLDERS = ("s3", "gcs", "abfs")
+# Far less than `min_age` of `vacuum`.
+_YOUNG = datetime.timedelta(hours=1)
+# Of one object some stores tell the time in seconds, and in a list more exactly.
+_CLOCK_STEP = datetime.timedelta(seconds=1)
+# A writer publishes within seconds of its claim: one that is so old was killed.
+_MAX_CLAIM_AGE = datetime.timedelta(minutes=10)
 _VERSION_NAME = re.compile(r"(\d{8,})\.json")
 
 
@@ -66,14 +76,14 @@ class Store:
     def put_bytes(self, data: bytes) -> str:
         """Stores an object; gives back its hash."""
         name = hashlib.sha256(data).hexdigest()
-        if not self._exists(self._object(name)):
+        if not self._is_young_and_whole(name):
             self._write(self._object(name), data)
         return name
 
     def put_file(self, path: Path, begin: int = 0) -> str:
         """Stores a file's bytes from `begin` on; gives back their hash."""
         name = _hash_file(path, begin)
-        if self._exists(self._object(name)):
+        if self._is_young_and_whole(name):
             return name
         with path.open("rb") as source, self._writing(self._object(name)) as target:
             source.seek(begin)
@@ -113,6 +123,16 @@ class Store:
             return False
         return True
 
+    def _is_young_and_whole(self, name: str) -> bool:
+        written = self._fs.get_file_info(self._object(name)).mtime
+        if written is None or written < datetime.datetime.now(datetime.UTC) - _YOUNG:
+            return False
+        try:
+            with self._reading(name) as source:
+                return _hash(source) == name
+        except StorageError:  # just being replaced
+            return False
+
     def objects(self) -> list[StoredObject]:
         """Everything under `objects`, also what a writer that was killed has left aside."""
         selector = fs.FileSelector(self._path("objects"), allow_not_found=True, recursive=True)
@@ -122,8 +142,17 @@ class Store:
             if each.type == fs.FileType.File
         ]
 
-    def remove_object(self, found: StoredObject) -> None:
+    def remove_object(self, found: StoredObject) -> bool:
+        """Removes an object, unless it was written again since it was found; says whether.
+
+        What remains: no file system here looks and removes in one step, so one that is written
+        between the two is lost.
+        """
+        written = self._fs.get_file_info(found.path).mtime
+        if written is None or written >= found.written + _CLOCK_STEP:
+            return False
         self._remove(found.path)
+        return True
 
     # ── versions ──
 
@@ -144,29 +173,48 @@ class Store:
         return data
 
     def write_version(self, version: int, data: bytes) -> None:
-        """Makes a version appear. It is an error if another writer was first."""
+        """Makes a version appear. It is an error if another writer was first.
+
+        A local file system decides who that is. PyArrow can ask no other for that, so there what
+        a writer has put aside is its claim to the number: who then sees another's claim, or the
+        version, gives way. Of two at once both may, but never both win, as long as the store lists
+        what was written before.
+        """
         path = self._version(version)
         taken = StorageError(
-            f"{self.uri}: version {version} was written by somebody else meanwhile; open the "
-            "newest version and make the change again"
+            f"{self.uri}: version {version} was written by somebody else meanwhile, or is just "
+            "being written; open the newest version and make the change again"
         )
-        if self._exists(path):
-            raise taken
-        if not self._is_local:
-            self._write(path, data)
-            return
-        aside = Path(self._aside(path))
-        aside.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with aside.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(aside, path)  # unlike a rename, this fails where there is one
-        except FileExistsError:
-            raise taken from None
-        finally:
-            aside.unlink(missing_ok=True)
+        with self._aside(path) as aside:
+            with self._fs.open_output_stream(aside) as target:
+                target.write(data)
+            try:
+                if self._is_local:
+                    _sync(aside)
+                    os.link(aside, path)  # unlike a rename, this fails where there is one
+                elif self._has_rival(aside, path):
+                    raise taken
+                else:
+                    self._fs.move(aside, path)
+            except (FileExistsError, FileNotFoundError):
+                raise taken from None
+
+    def _has_rival(self, aside: str, path: str) -> bool:
+        """Whether another writer has a claim to a version, or has written it."""
+        folder, _, name = path.rpartition("/")
+        claims = {
+            each.base_name: each
+            for each in self._list(fs.FileSelector(folder))
+            if each.base_name.startswith(f".{name}.")
+        }
+        mine = claims.pop(aside.rpartition("/")[2], None)
+        if mine is None:
+            return True
+        for other in claims.values():
+            if other.mtime >= mine.mtime - _MAX_CLAIM_AGE:
+                return True
+            self._remove(other.path)  # should its writer live after all, it cannot publish now
+        return self._exists(path)  # after the claims: who publishes lets go of its claim last
 
     def remove_version(self, version: int) -> None:
         self._remove(self._version(version))
@@ -206,10 +254,6 @@ class Store:
     def _version(self, version: int) -> str:
         return self._path(f"versions/{version:08d}.json")
 
-    def _aside(self, path: str) -> str:
-        folder, _, name = path.rpartition("/")
-        return f"{folder}/.{name}.{uuid.uuid4().hex}.part"
-
     def _exists(self, path: str) -> bool:
         return bool(self._fs.get_file_info(path).type == fs.FileType.File)
 
@@ -227,19 +271,28 @@ class Store:
 
     @contextlib.contextmanager
     def _writing(self, path: str) -> Iterator[pa.NativeFile]:
-        if self._fs.type_name in _OBJECT_STORES:
-            with self._fs.open_output_stream(path) as target:
-                yield target
-            return
-        self._fs.create_dir(path.rpartition("/")[0], recursive=True)
-        aside = self._aside(path)
-        try:
+        """A file that appears when all of it is written.
+
+        Also on object stores: PyArrow closes a stream that it cannot abort, and with that the half
+        of an object would appear. What remains: HDFS cannot replace a file in one step, so there
+        one that is written again is missing for a moment.
+        """
+        with self._aside(path) as aside:
             with self._fs.open_output_stream(aside) as target:
                 yield target
             self._fs.move(aside, path)
-        except BaseException:
+
+    @contextlib.contextmanager
+    def _aside(self, path: str) -> Iterator[str]:
+        """A name beside a path; what is still there in the end is removed."""
+        folder, _, name = path.rpartition("/")
+        if self._fs.type_name not in _WITHOUT_FOLDERS:
+            self._fs.create_dir(folder, recursive=True)
+        aside = f"{folder}/.{name}.{uuid.uuid4().hex}.part"
+        try:
+            yield aside
+        finally:
             self._remove(aside)
-            raise
 
     @contextlib.contextmanager
     def _reading(self, name: str) -> Iterator[pa.NativeFile]:
@@ -263,10 +316,19 @@ class Store:
         )
 
 
-def _hash_file(path: Path, begin: int = 0) -> str:
+def _hash(source: IO[bytes]) -> str:
     digest = hashlib.sha256()
+    while chunk := source.read(_CHUNK_BYTES):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _hash_file(path: Path, begin: int = 0) -> str:
     with path.open("rb") as file:
         file.seek(begin)
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return _hash(file)
+
+
+def _sync(path: str) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())

@@ -43,7 +43,8 @@ def write_matches(
     if not callable(sink):
         raise ArgumentTypeError(f"sink must be a function of matches and a batch, not {sink!r}")
     path = index.path if isinstance(index, IndexRef) else absolute_uri(index)
-    match(IndexRef.open(path), **arguments)(events)  # what is wrong fails here
+    batch_like = events.sparkSession.createDataFrame([], events.schema)
+    match(IndexRef.open(path), **arguments)(batch_like)  # what is wrong fails here
 
     def match_batch(batch: DataFrame, number: int) -> None:
         stream = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")

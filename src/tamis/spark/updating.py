@@ -238,10 +238,10 @@ def _apply(matcher: Matcher, rows: pa.Table, rejected: Rejected) -> None:
     for has_subscriber in (True, False):
         is_given = pc.is_valid(new.column("subscriber"))
         part = new.filter(is_given if has_subscriber else pc.invert(is_given))
-        part = part.select(["id", "predicate", "subscriber"][: 3 if has_subscriber else 2])
-        whole, bad = sift(part)
+        names = ["id", "predicate", "subscriber"][: 3 if has_subscriber else 2]
+        whole, bad = sift(part, names)
         rejected.extend(bad)
-        take(matcher, whole, rejected)
+        take(matcher, whole, rejected, names)
 
 
 def _present(matcher: Matcher, rows: pa.Table, rejected: Rejected) -> pa.Table:
@@ -258,18 +258,19 @@ def _move(matcher: Matcher, rows: pa.Table, rejected: Rejected) -> None:
         is_given = pc.is_valid(rows.column("area"))
         part = rows.filter(is_given if has_area else pc.invert(is_given))
         names = ["id", "x", "y", "area"][: 4 if has_area else 3]
-        whole, bad = sift(part.select(names))
+        whole, bad = sift(part, names)
         rejected.extend(bad)
         if not whole.num_rows:
             continue
+        moves = whole.select(names)
         try:
-            matcher.move_many(whole)
+            matcher.move_many(moves)
         except BatchError:
-            for row in whole.to_pylist():
+            for at, row in enumerate(moves.to_pylist()):
                 try:
                     matcher.move(**row)
                 except (ArgumentError, ArgumentTypeError) as error:
-                    rejected.add(pa.table({"id": [row["id"]]}), [str(error)])
+                    rejected.add(whole.slice(at, 1), [str(error)])
 
 
 def _new_files(store: Store, old: Shard, directory: Path) -> tuple[File, ...]:

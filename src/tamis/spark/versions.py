@@ -27,9 +27,12 @@ def version_of_batch(path: str, stream: str, batch: int) -> IndexRef:
     return newest if recorded == newest.version else IndexRef.open(path, recorded)
 
 
-def needed_versions(store: Store) -> dict[int, str]:
-    """The versions that some stream may need again, with the stream."""
-    return {int(data): name.split("/")[0] for name, data in store.notes("streams").items()}
+def needed_versions(store: Store) -> dict[int, set[str]]:
+    """The versions that streams may need again, with those streams."""
+    needed: dict[int, set[str]] = {}
+    for name, data in store.notes("streams").items():
+        needed.setdefault(int(data), set()).add(name.split("/")[0])
+    return needed
 
 
 def forget_stream(store: Store, stream: str) -> None:

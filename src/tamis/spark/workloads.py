@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tamis import workloads
 from tamis.errors import ArgumentError
+from tamis.spark.frames import check_classic
 from tamis.workloads import Workload
 from tamis.workloads.workload import SUBSCRIPTION_SCHEMA
 
@@ -70,6 +71,7 @@ def _workload(workload: str | Workload, parameters: dict[str, Any]) -> Workload:
 def _frame(
     spark: SparkSession, n_rows: int, n_partitions: int | None, make: _Rows, schema: pa.Schema
 ) -> DataFrame:
+    check_classic(spark, "spark")
     numbers = spark.range(0, n_rows, 1, n_partitions)
     return numbers.mapInArrow(make, from_arrow_schema(schema))
 

@@ -9,6 +9,7 @@ triple        a key of up to three names for each filter; an event has the key o
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,7 +31,7 @@ def filters_of(spark: SparkSession, workload: Workload) -> DataFrame:
     for row in workload.subscriptions().read_all().to_pylist():
         tree = parse(row["predicate"])
         parts = tree.parts if isinstance(tree, And) else (tree,)
-        items = []
+        items: list[dict[str, Any]] = []
         for part in parts:
             assert isinstance(part, Compare)
             items.append(
@@ -38,10 +39,16 @@ def filters_of(spark: SparkSession, workload: Workload) -> DataFrame:
             )
         ids.append(row["id"])
         constraints.append(items)
-        keys.append(",".join(sorted(part.name for part in parts if isinstance(part, Compare))[:3]))
+        keys.append(",".join(sorted({item["name"] for item in items})[:3]))
     kind = pa.list_(pa.struct([("name", pa.string()), ("op", pa.string()), ("value", pa.int64())]))
     table = pa.table({"filter": ids, "constraints": pa.array(constraints, kind), "key": keys})
     return spark.createDataFrame(table)
+
+
+def key_sizes(filters: DataFrame) -> tuple[int, ...]:
+    """How many names the keys have."""
+    rows = filters.select(F.size(F.split("key", ",")).alias("n")).distinct().collect()
+    return tuple(sorted(row["n"] for row in rows))
 
 
 def nested_loop(events: DataFrame, filters: DataFrame) -> DataFrame:
@@ -59,6 +66,7 @@ def explode_and_count(events: DataFrame, filters: DataFrame) -> DataFrame:
 
 
 def triple_of_names(events: DataFrame, filters: DataFrame, sizes: tuple[int, ...]) -> DataFrame:
+    """`sizes` are those of the filters' keys: an event has no others."""
     keyed = events.withColumn("key", F.explode(_keys(F.col("numbers"), sizes)))
     met = keyed.join(filters, "key").where(F.expr(_ALL_HOLD))
     return met.select("event", "filter")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import statistics
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +16,14 @@ import pyarrow as pa
 from tamis.matcher import Matcher
 from tamis.spark.cache import open_shard
 from tamis.spark.index import IndexRef
-from tamis.spark.pipeline.config import Config
 from tamis.spark.taskstats import TaskStats
+from tamis.spark.worker import POSITION
 
 _N_TIMED = 200  # subscriptions that are timed alone
 _N_SLOWEST = 10
 _REPETITIONS = 3
+_N_BATCHES_KEPT = 100_000  # a stream may run for months
+_N_BARS = 40
 
 
 @dataclass
@@ -30,61 +33,77 @@ class Report:
     title: str
     index_path: str
     version: int = 0
+    last_version: int = 0  # that of a stream's last batch
     n_subscriptions: int = 0
     n_rejected: int = 0
     n_shards: int = 0
     build_s: float | None = None
-    match_s: float = 0.0
+    match_s: float = 0.0  # of a stream: in its batches, without the time between them
     total_s: float = 0.0
-    tasks: list[TaskStats] = field(default_factory=list)
-    batches: list[tuple[int, int, float]] = field(default_factory=list)  # number, events, seconds
+    tasks: TaskStats = field(default_factory=TaskStats)
+    n_batches: int = 0
+    batches: deque[tuple[int, int, float]] = field(  # the last ones: number, events, seconds
+        default_factory=lambda: deque(maxlen=_N_BATCHES_KEPT)
+    )
     busiest: list[tuple[Any, int]] = field(default_factory=list)  # id, matches
+    busiest_in: str = "this run"  # where those were counted
     slowest: list[tuple[Any, float, str]] = field(default_factory=list)  # id, µs an event, text
+    slowest_of: str = "a sample"  # of which subscriptions, with which events
     notes: list[str] = field(default_factory=list)
 
     @property
     def n_events(self) -> int:
-        return sum(task.n_events for task in self.tasks)
+        return self.tasks.n_events
 
     @property
     def n_matches(self) -> int:
-        return sum(task.n_matches for task in self.tasks)
+        return self.tasks.n_matches
 
     @property
     def skew(self) -> float:
         """The longest task against the one in the middle."""
-        times = [task.wall_s for task in self.tasks]
+        times = self.tasks.wall_s
         middle = statistics.median(times) if times else 0.0
         return max(times) / middle if middle else 1.0
+
+    def add_batch(self, number: int, n_events: int, took_s: float) -> None:
+        self.n_batches += 1
+        self.batches.append((number, n_events, took_s))
 
     def lines(self) -> list[str]:
         """As text."""
         rate = self.n_events / self.match_s if self.match_s else 0.0
-        cpu_s = sum(task.cpu_s for task in self.tasks)
-        engine_s = sum(task.match_s for task in self.tasks)
+        versions = f"version {self.version}"
+        if self.last_version > self.version:
+            versions = f"version {self.last_version}, at first {self.version}"
         lines = [
-            f"index      {self.index_path}, version {self.version}: {self.n_subscriptions:,} "
+            f"index      {self.index_path}, {versions}: {self.n_subscriptions:,} "
             f"subscriptions in {self.n_shards} shards, {self.n_rejected:,} rows rejected",
         ]
         if self.build_s is not None:
             lines.append(f"built in   {self.build_s:.1f} s")
-        lines += [
-            f"events     {self.n_events:,} in {self.match_s:.1f} s: {rate:,.0f} a second",
-            f"matches    {self.n_matches:,}",
-            f"time       {cpu_s:.1f} s of CPU in Python workers, {engine_s:.1f} s in the engine",
-            f"tasks      {len(self.tasks)}, the longest {self.skew:.1f} × the one in the middle",
-        ]
+        if self.n_events:
+            lines += [
+                f"events     {self.n_events:,} in {self.match_s:.1f} s: {rate:,.0f} a second",
+                f"matches    {self.n_matches:,}",
+                f"time       {self.tasks.cpu_s:.1f} s of CPU in Python workers, "
+                f"{self.tasks.match_s:.1f} s in the engine",
+                f"tasks      {len(self.tasks.wall_s)}, the longest {self.skew:.1f} × the one in "
+                "the middle",
+            ]
+        else:
+            lines.append("events     none came to a task")
         if self.batches:
             times = sorted(took for *_, took in self.batches)
             lines.append(
-                f"batches    {len(times)}, {statistics.median(times):.2f} s in the middle, "
+                f"batches    {self.n_batches:,}, {statistics.median(times):.2f} s in the middle, "
                 f"{times[-1]:.2f} s at most"
             )
         if self.busiest:
-            lines.append("busiest subscriptions")
+            lines.append(f"busiest subscriptions: matches in {self.busiest_in}")
             lines += [f"  {n:>10,} ×  {id}" for id, n in self.busiest]
         if self.slowest:
-            lines.append("slowest subscriptions of a sample, each alone")
+            lines.append(f"slowest subscriptions of {self.slowest_of}, {_ALONE}")
             lines += [
                 f"  {us:>8.3f} µs an event  {id}  {_short(text)}" for id, us, text in self.slowest
             ]
@@ -101,26 +120,29 @@ class Report:
             ("matches", f"{self.n_matches:,}"),
             ("events a second", f"{rate:,.0f}"),
             ("seconds in all", f"{self.total_s:.1f}"),
-            ("longest task / middle", f"{self.skew:.1f} ×"),
         ]
+        if self.tasks.wall_s:
+            figures.append(("longest task / middle", f"{self.skew:.1f} ×"))
         tiles = "".join(
             f"<div class=tile><b>{html.escape(value)}</b><span>{name}</span></div>"
             for name, value in figures
         )
         parts = [f"<div class=tiles>{tiles}</div>"]
         if self.batches:
-            bars = [(f"batch {n}", events / took) for n, events, took in self.batches if took]
+            last = list(self.batches)[-_N_BARS:]
+            bars = [(f"batch {n}", events / took) for n, events, took in last if took]
             parts.append(_chart("Events a second, batch by batch", bars, "{:,.0f}"))
-        if self.tasks:
-            longest = sorted((task.wall_s for task in self.tasks), reverse=True)[:40]
+        if self.tasks.wall_s:
+            longest = sorted(self.tasks.wall_s, reverse=True)[:_N_BARS]
             bars = [(f"task {place + 1}", took) for place, took in enumerate(longest)]
             parts.append(_chart("Seconds of the longest tasks", bars, "{:.2f}"))
         if self.busiest:
             bars = [(str(id), float(n)) for id, n in self.busiest]
-            parts.append(_chart("Busiest subscriptions: matches", bars, "{:,.0f}"))
+            title = f"Busiest subscriptions: matches in {self.busiest_in}"
+            parts.append(_chart(title, bars, "{:,.0f}"))
         if self.slowest:
             bars = [(f"{id}: {_short(text, 60)}", us) for id, us, text in self.slowest]
-            title = "Slowest subscriptions of a sample, each alone: µs an event"
+            title = f"Slowest subscriptions of {self.slowest_of}, {_ALONE}: µs an event"
             parts.append(_chart(title, bars, "{:.3f}"))
         text = html.escape("\n".join(self.lines()))
         title = html.escape(f"Tamis: {self.title}")
@@ -132,11 +154,10 @@ class Report:
 
 
 def slowest_subscriptions(
-    config: Config, ref: IndexRef, events: pa.Table, busiest: Sequence[Any]
-) -> list[tuple[Any, float, str]]:
-    """Of the busiest subscriptions and some others: each alone against a sample of events."""
-    if not events.num_rows:
-        return []
+    ref: IndexRef, events: pa.RecordBatch, has_position: bool, busiest: Sequence[Any]
+) -> tuple[list[tuple[Any, float, str]], int]:
+    """Of the busiest subscriptions and some others: each alone with these events. The slowest, and
+    how many were timed."""
     manifest = ref.manifest
     predicates: dict[Any, str] = {}
     for shard in manifest.shards:
@@ -149,24 +170,24 @@ def slowest_subscriptions(
             predicates |= {id: opened.matcher[id] for id in found}
         finally:
             opened.close()
-    position = (
-        (config.events.position[0], config.events.position[1]) if config.events.position else None
-    )
-    table = events.drop_columns([config.events.id])
     timed = []
     for id, text in predicates.items():
         alone = Matcher(engine="naive", space=manifest.space, threads=1)
         alone.subscribe(id, text)
-        batch = alone.encode(table, position=position)
+        batch = alone.encode(events, position=POSITION if has_position else None)
         best_s = min(_seconds(alone, batch) for _ in range(_REPETITIONS))
         timed.append((id, best_s / events.num_rows * 1e6, text))
-    return sorted(timed, key=lambda each: -each[1])[:_N_SLOWEST]
+    return sorted(timed, key=lambda each: -each[1])[:_N_SLOWEST], len(timed)
 
 
 def _seconds(matcher: Matcher, batch: Any) -> float:
     started = time.perf_counter()
     matcher.match_many(batch, output="count")
     return time.perf_counter() - started
+
+
+# Within an index subscriptions share most of the work, and another engine does it.
+_ALONE = "each alone on the engine naive, which compares predicates and is not their cost here"
 
 
 def _short(text: str, width: int = 80) -> str:
