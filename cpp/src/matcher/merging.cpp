@@ -10,11 +10,9 @@
 namespace tamis {
 namespace {
 
-// An indexed segment is merged with what is new if it is at most so many times larger.
-constexpr std::size_t kSizeRatio = 4;
-// The same where flush() waits: who asks for that matches more than he changes, and every segment
-// costs an event once more.
-constexpr std::size_t kFlushedRatio = 16;
+// An indexed segment is merged with what is new if it is at most so many times larger: every
+// segment costs an event once more.
+constexpr std::size_t kSizeRatio = 16;
 // Filters from which copies are avoided, and memory is given back at once.
 constexpr std::size_t kLargeMerge = 100'000;
 
@@ -60,7 +58,7 @@ std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const
     const std::size_t n_taken = chosen.size() - (free.size() - indexed.size());
     std::size_t n_joined = n_taken, n_before = n_chosen;
     for (std::size_t at = n_taken; at < indexed.size(); ++at) {
-      if (indexed[at]->size() <= kFlushedRatio * n_before) n_joined = at + 1;
+      if (indexed[at]->size() <= kSizeRatio * n_before) n_joined = at + 1;
       n_before += indexed[at]->size();
     }
     for (std::size_t at = n_taken; at < n_joined; ++at) chosen.push_back(indexed[at]);
@@ -289,7 +287,7 @@ void Matcher::State::run_merger() {
       run_checkpoint(lock);
       continue;
     }
-    if (has_many_dead()) seal_delta();
+    if (has_many_dead() || is_delta_large()) seal_delta();
     const std::size_t n_filters = run_merge(merger_, choose_merge(), lock);
     if (n_filters > kLargeMerge) {
       lock.unlock();

@@ -44,6 +44,8 @@ inline constexpr std::uint64_t kMaxLookInterval = 16 * EventSample::kMostEvents;
 // A delta begins so small, and is sealed at the latest when it has so many.
 inline constexpr std::size_t kFirstDeltaFilters = 64;
 inline constexpr std::size_t kMaxDeltaFilters = 2048;
+// From here on it is merged as soon as that can be: events take longer the more it has.
+inline constexpr std::size_t kLargeDeltaFilters = 512;
 
 // Subscriptions read aside, with names of their own: a bad row leaves no trace.
 struct Staged {
@@ -229,13 +231,16 @@ class Matcher::State {
   void publish();
   // Beside merges that are under way.
   bool has_merge_to_do() const {
-    if (has_many_dead() && !small_merger_.is_busy) return true;
+    if ((has_many_dead() && !small_merger_.is_busy) || is_delta_large()) return true;
     if (n_flushing_ > 0 && choose_merge().size() > 1) return true;
     std::size_t n_free = 0;
     return std::any_of(segments_.begin(), segments_.end(), [&](const auto& segment) {
       return is_free(segment) && (++n_free > kMaxSegments || !segment->is_indexed() ||
                                   is_worn(segment) || is_stale(segment));
     });
+  }
+  bool is_delta_large() const {
+    return delta_ != nullptr && delta_->filters().size() >= kLargeDeltaFilters;
   }
   bool has_small_merge_to_do() const {
     return (merger_.is_long || is_checkpointing_) && !choose_small_merge().empty();

@@ -200,17 +200,17 @@ def churn(spec: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 
 def _grow_delta(matcher: Matcher, changer: Changer) -> int:
-    """Subscribes until the delta has been full twice at the same size, and gives that size.
+    """Subscribes until the delta was merged twice at about the same size, and gives that size.
 
-    A delta begins small and grows each time it is full.
+    A delta begins small, and is merged when it is full, or when it is large and nothing else is.
     """
     most, before, last = 0, -1, 0
     for _ in range(100_000):
         changer.add()
         n_filters = matcher.stats()["n_delta_filters"]
         if n_filters < last:  # it was sealed
-            if most == before:
-                return most
+            if most <= before * 5 // 4:
+                return min(most, before)
             before, most = most, 0
         most, last = max(most, n_filters), n_filters
     return most
