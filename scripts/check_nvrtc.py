@@ -14,6 +14,9 @@ import sys
 from pathlib import Path
 
 ARCHITECTURES = (80, 90, 120)
+# With bounds, whose arguments may be calls.
+BOUNDS = r"__launch_bounds__\((?:[^()]|\([^()]*\))*\)"
+KERNEL = re.compile(rf"__global__ void(?: {BOUNDS})?\s+(\w+)\(")
 ROOT = Path(__file__).resolve().parent.parent
 HEADERS = {
     "cstddef": """
@@ -71,9 +74,7 @@ def main() -> None:
     nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     declared = set()
     for path in (ROOT / "cpp/src/cuda").glob("*.hpp"):
-        declared |= set(
-            re.findall(r"__global__ void(?: __launch_bounds__\(\w+\))?\s+(\w+)\(", path.read_text())
-        )
+        declared |= set(KERNEL.findall(path.read_text()))
     for architecture in ARCHITECTURES:
         code = compile_kernels(nvrtc, architecture)
         if missing := sorted(name for name in declared if name.encode() not in code):
