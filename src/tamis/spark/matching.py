@@ -286,7 +286,7 @@ def _joined(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Recor
         waiting.append(batch)
         n_waiting += batch.num_rows
         if n_waiting >= n_rows:
-            yield pa.concat_batches(waiting)
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
             waiting, n_waiting = [], 0
     if waiting:
-        yield pa.concat_batches(waiting)
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
