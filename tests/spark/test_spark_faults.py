@@ -140,7 +140,7 @@ def test_a_worker_that_is_killed_while_it_matches_a_batch_of_a_stream_is_started
     while (worker := process_that_has_open(lock)) is None:
         assert stream.poll() is None, stream.communicate()
         time.sleep(0.01)
-    time.sleep(0.3)
+    time.sleep(0.3)  # some batches are matched, and `slowly` has more for a while
     os.kill(worker, signal.SIGKILL)
     output, errors = stream.communicate(timeout=600)
     assert stream.returncode == 0, errors

@@ -24,8 +24,8 @@ from tamis.spark.parquetfiles import ParquetFiles
 from tamis.spark.store import absolute_uri
 
 _ROWS_PER_TASK = 1_000_000
-_OPTIONS = (
-    "path",
+# Of the table function `tamis_match`, too.
+ARGUMENTS = (
     "index",
     "version",
     "id",
@@ -36,8 +36,8 @@ _OPTIONS = (
     "deliver",
     "keep",
     "max_mapped_bytes",
-    "rows_per_task",
 )
+_OPTIONS = ("path", *ARGUMENTS, "rows_per_task")
 
 
 @dataclass(frozen=True)

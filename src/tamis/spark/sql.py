@@ -20,21 +20,9 @@ from tamis.errors import ArgumentError
 from tamis.spark.frames import arrow_schema_of, check_classic
 from tamis.spark.index import IndexRef
 from tamis.spark.matching import EventMatcher
-from tamis.spark.scanning import TamisSource, number_from_text, wanted_from_texts
+from tamis.spark.scanning import ARGUMENTS, TamisSource, number_from_text, wanted_from_texts
 
 _ROWS_PER_BATCH = 8192
-_ARGUMENTS = (
-    "index",
-    "version",
-    "id",
-    "columns",
-    "attrs",
-    "position",
-    "output",
-    "deliver",
-    "keep",
-    "max_mapped_bytes",
-)
 
 
 @dataclass
@@ -67,9 +55,9 @@ class TamisMatch:
             raise ArgumentError("the first argument of tamis_match must be a table: TABLE(events)")
         values = {}
         for name, argument in {"index": index, **options}.items():
-            if name not in _ARGUMENTS:
+            if name not in ARGUMENTS:
                 raise ArgumentError(
-                    f"tamis_match has no argument {name}; it has {', '.join(_ARGUMENTS)}"
+                    f"tamis_match has no argument {name}; it has {', '.join(ARGUMENTS)}"
                 )
             if not isinstance(argument.value, str | int):
                 raise ArgumentError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+# py4j comes with Spark and has no types.
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 

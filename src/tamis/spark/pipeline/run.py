@@ -274,7 +274,7 @@ class _Run:
                     first = version_of_batch(ref.path, self._stream_id, number)
                     self._report.version = first.version
                 self._written.append(number)
-            except Exception as error:
+            except Exception as error:  # whatever it is: Spark would hand on its text alone
                 self._sink_error = error
                 raise
 
@@ -327,7 +327,7 @@ class _Run:
         ):
             try:
                 ask()
-            except Exception as error:
+            except Exception as error:  # the matches are written, whatever this one is
                 self._report.notes.append(f"{what:<10} not known: {reason_of(error)}")
 
     def _last_version(self) -> None:
