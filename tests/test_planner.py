@@ -41,10 +41,9 @@ def engines_of(matcher: tamis.Matcher) -> set[str]:
 @pytest.mark.parametrize(
     ("key", "n", "engine"),
     [
-        ("pcm-default", 10, "naive"),
         ("pcm-default", 20_000, "tuple-key"),
         ("fpga-1m", 20_000, "tuple-key"),
-        ("hem-default", 10, "naive"),
+        ("hem-default", 3, "naive"),
         ("hem-default", 20_000, "block-bitmap"),
     ],
 )
