@@ -126,8 +126,14 @@ def test_folders_that_are_not_read_are_named(
 
 @pytest.mark.parametrize("use_dictionary", [True, False])
 @pytest.mark.parametrize("keep", ["", "seen", "seen.x"])
+@pytest.mark.parametrize("is_first", [True, False])
 def test_maps_are_matched_and_kept_however_their_names_are_written(
-    spark: SparkSession, alerts: ts.IndexRef, tmp_path: Path, use_dictionary: bool, keep: str
+    spark: SparkSession,
+    alerts: ts.IndexRef,
+    tmp_path: Path,
+    use_dictionary: bool,
+    keep: str,
+    is_first: bool,
 ) -> None:
     numbers = pa.map_(pa.string(), pa.int64())
     maps = [[("temp", 2), ("a", 1)], None, [], [("temp", 0)], [("b", None), ("temp", 3)]]
@@ -139,6 +145,8 @@ def test_maps_are_matched_and_kept_however_their_names_are_written(
         }
     )
     path = tmp_path / "events.parquet"
+    if not is_first:
+        table = table.select(["event", "seen.x", "seen"])
     pq.write_table(table, path, use_dictionary=use_dictionary, row_group_size=2)
     options = {"index": alerts.path, "id": "event", "attrs": "seen", "keep": keep}
     rows = spark.read.format("tamis").options(**options).load(str(path)).collect()
@@ -146,6 +154,54 @@ def test_maps_are_matched_and_kept_however_their_names_are_written(
     if keep:
         kept = maps if keep == "seen" else maps[::-1]
         assert all(row[keep] == dict(kept[row.event] or ()) for row in rows)
+
+
+@pytest.mark.parametrize("rows_per_task", [1, 40, 100, 1000])
+@pytest.mark.parametrize("max_mapped_bytes", [None, 1 << 30])
+def test_tasks_take_row_groups_of_several_files_with_names_of_their_own(
+    spark: SparkSession,
+    alerts: ts.IndexRef,
+    tmp_path: Path,
+    rows_per_task: int,
+    max_mapped_bytes: int | None,
+) -> None:
+    expected = set()
+    for day in range(3):
+        folder = tmp_path / "events" / f"day={day}"
+        folder.mkdir(parents=True)
+        for part in range(2):
+            first = 1000 * day + 100 * part
+            rows = range(first, first + 50)
+            # From the middle on names are so many that the file gives up its dictionary.
+            maps = [[(f"name {n}" if n % 50 > 25 else "a", 1), ("temp", n % 3)] for n in rows]
+            expected |= {(n, day) for n in rows if n % 3 > 1}
+            table = pa.table(
+                {
+                    "event": pa.array(rows),
+                    "seen": pa.array(maps, pa.map_(pa.string(), pa.int64())),
+                }
+            )
+            pq.write_table(
+                table,
+                folder / f"{part}.parquet",
+                row_group_size=40,
+                data_page_size=50,
+                write_batch_size=5,
+                dictionary_pagesize_limit=50,
+            )
+    options = {"index": alerts.path, "id": "event", "attrs": "seen", "keep": "day"}
+    if max_mapped_bytes is not None:
+        options["max_mapped_bytes"] = str(max_mapped_bytes)
+    matches = (
+        spark.read.format("tamis")
+        .options(rows_per_task=rows_per_task, **options)
+        .load(str(tmp_path / "events"))
+    )
+    # Row groups of 40 and 10 rows, six times.
+    assert matches.rdd.getNumPartitions() == {1: 12, 40: 7, 100: 3, 1000: 1}[rows_per_task]
+    found = [(row.event, row.day) for row in matches.collect()]
+    assert len(found) == len(expected)
+    assert set(found) == expected
 
 
 @pytest.mark.parametrize(

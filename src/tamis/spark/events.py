@@ -26,6 +26,7 @@ class EventColumn:
     name: str  # the engine's: of an attribute, of a position, or any for a map
     path: tuple[str, ...]  # where it is: a column, and fields of structs within
     is_position: bool = False
+    is_map: bool = False
 
     def select(self) -> Column:
         found = column(*self.path)
@@ -66,6 +67,11 @@ class EventColumns:
         """The columns of the table that are read."""
         return list(dict.fromkeys([*self.kept, *(each.path[0] for each in self.columns)]))
 
+    def maps(self) -> list[str]:
+        """Those of them that hold attributes by name, and that the result has not."""
+        names = (each.path[0] for each in self.columns if each.is_map)
+        return [name for name in names if name not in self.kept]
+
     def events(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch that was selected as events for the engine."""
         arrays = batch.columns[len(self.kept) :]
@@ -103,7 +109,7 @@ def choose_events(
     for name in maps:
         _need_column("attrs", name, fields)
         _check_map(name, fields[name])
-        chosen.append(EventColumn(f" map {name}", (name,)))
+        chosen.append(EventColumn(f" map {name}", (name,), is_map=True))
     if position is not None:
         _check_position(position, fields)
         for inner, name in zip(POSITION, position, strict=True):

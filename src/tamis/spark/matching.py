@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -193,6 +195,7 @@ class EventMatcher:
     stats: Stats | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _spare_collector()
         stats = StatsOfTask(self.stats) if self.stats is not None else None
         if self.request.max_mapped_bytes is not None:
             batches = _joined(batches, _SWEEP_ROWS)
@@ -240,6 +243,13 @@ class EventMatcher:
 
     def _batch(self, kept: list[pa.Array], result: pa.Array) -> pa.RecordBatch:
         return pa.record_batch([*kept, result], names=self.names)
+
+
+@cache
+def _spare_collector() -> None:
+    """Spark collects garbage after each task, an eighth of a worker's time where it looks at all
+    that PySpark and pandas have loaded. From now on it looks at what is newer."""
+    gc.freeze()
 
 
 def _short_lists(offsets: Int64s) -> tuple[Int64s, Int64s]:

@@ -8,7 +8,7 @@ costs more than matching it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -139,10 +139,10 @@ def number_from_text(name: str, text: str | None) -> int | None:
 
 @dataclass
 class _Part(InputPartition):
-    """Row groups of a file."""
+    """Row groups, by the files that have them: small files share a task."""
 
-    path: str
-    groups: list[int]
+    groups: dict[str, list[int]] = field(default_factory=dict)
+    n_rows: int = 0
 
 
 class _Reader(DataSourceReader):
@@ -158,26 +158,27 @@ class _Reader(DataSourceReader):
         self._rows_per_task, self._schema = rows_per_task, schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        parts = []
+        parts = [_Part()]
         for path in self._files.paths():
-            metadata = self._files.open(path).metadata
-            groups: list[int] = []
-            n_rows = 0
-            for group in range(metadata.num_row_groups):
-                groups.append(group)
-                n_rows += metadata.row_group(group).num_rows
-                if n_rows >= self._rows_per_task:
-                    parts.append(_Part(path, groups))
-                    groups, n_rows = [], 0
-            if groups:
-                parts.append(_Part(path, groups))
+            with self._files.open(path) as file:
+                sizes = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
+            for group, n_rows in enumerate(sizes):
+                if parts[-1].n_rows >= self._rows_per_task:
+                    parts.append(_Part())
+                parts[-1].groups.setdefault(path, []).append(group)
+                parts[-1].n_rows += n_rows
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)
         columns = self._matcher.columns
-        batches = self._files.read(
-            partition.path, partition.groups, columns.sources(), self._events
+        # Batches with dictionaries cannot be joined for a sweep.
+        is_swept = self._matcher.request.max_mapped_bytes is not None
+        maps = () if is_swept else columns.maps()
+        batches = (
+            columns.take(batch)
+            for path, groups in partition.groups.items()
+            for batch in self._files.read(path, groups, columns.sources(), self._events, maps)
         )
-        for found in self._matcher(columns.take(batch) for batch in batches):
+        for found in self._matcher(batches):
             yield found.cast(self._schema)
