@@ -55,6 +55,7 @@ Answer answer_of(const Index& index, std::size_t n_filters, const EventBatch& ev
   setup.slot_of = slots.data();
   setup.target_of = targets.data();
   setup.n_targets = n_targets > 0 ? n_targets : n_filters;
+  setup.can_repeat = n_targets > 0;  // else a filter that comes twice is found twice
   Stamps stamps;
   CollectorBuffers buffers;
   Collector out(setup, stamps, buffers);

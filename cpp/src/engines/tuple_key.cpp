@@ -58,6 +58,7 @@ constexpr std::size_t kMostTiledKeys = 1024;  // an event with more is matched a
 constexpr std::size_t kTileEvents = 16;
 constexpr std::size_t kMostRuns = 256;   // of one event that are fetched before they are tested
 constexpr std::size_t kLikelyRuns = 32;  // of an event that are tested together
+constexpr std::size_t kFewKeys = 8;      // that are compared each with each
 constexpr std::size_t kListsAhead = 8;   // fetched, of a plan whose records lie in another order
 // After so many hits it is worth a look whether all targets are settled; with fewer targets sooner.
 constexpr std::size_t kLeastHits = 8, kMostHits = 256;
@@ -92,7 +93,22 @@ struct SlotRank {
 struct FoundKeys {  // in scratch.found
   std::size_t next = 0, end = 0;
   std::uint32_t n_entries_done = 0;  // of the next key
+  bool is_unique = false;            // no key is there twice
 };
+
+// Gives the new end.
+std::size_t keep_unique(std::vector<FoundKey>& found, const FoundKeys& keys) {
+  std::size_t end = keys.next;
+  for (std::size_t at = keys.next; at < keys.end; ++at) {
+    bool is_new = true;
+    for (std::size_t before = keys.next; before < end; ++before) {
+      is_new &= found[before].key != found[at].key;
+    }
+    found[end] = found[at];
+    end += is_new;
+  }
+  return end;
+}
 
 struct TileEvent {
   std::size_t event = 0;
@@ -442,7 +458,7 @@ void TupleKeyIndex::find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyS
     const Run run = plan.run_of(scratch.found[keys.next]);
     if (!plan.is_in_order()) prefetch_list(keys.next + kListsAhead);
     if (run.begin == run.end) continue;
-    if (keys.n_entries_done == 0 &&
+    if (!keys.is_unique && keys.n_entries_done == 0 &&
         !scratch.seen.insert(event.event, scratch.found[keys.next].key)) {
       continue;
     }
@@ -523,7 +539,8 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
     counters.cells += n_keys;
     const std::size_t n_found = probe(scratch.keys.data() + event.keys_begin, n_keys, plan.words(),
                                       plan.shift(), scratch.found.data() + event.keys_begin);
-    event.found = {event.keys_begin, event.keys_begin + n_found, 0};
+    event.found = {event.keys_begin, event.keys_begin + n_found, 0, n_found <= kFewKeys};
+    if (event.found.is_unique) event.found.end = keep_unique(scratch.found, event.found);
     for (std::size_t at = event.found.next; at < event.found.end; ++at) {
       plan.prefetch_start(scratch.found[at]);
     }

@@ -154,20 +154,24 @@ class Throughput:
             fitting = MAX_BITSET_BYTES * 8 // max(1, subject.workload.n_subscriptions)
         elif cell.output == "count":
             fitting = cell.batch
-        # Three series share the time.
-        n_fitting = int(seconds * 1e9 / 3 / max(1.0, answers.ns_per_event))
-        self.n_measured = max(1, min(cell.n_events, n_fitting))
-        self.batch = max(1, min(cell.batch, fitting, self.n_measured))
         self._position = subject.workload.position
         self._cell = cell
         self._matcher = subject.matcher
+        self._warm_up = self._encode(events.slice(0, max(1, min(4 * WARM_UP_EVENTS, fitting))))
+        # Answers were checked as ids, which may take longer than what is measured.
+        with timed() as tried:
+            self._matcher._match_batch(self._warm_up, cell.deliver, cell.output)
+        ns_per_event = min(answers.ns_per_event, tried.wall_ns / max(1, len(self._warm_up)))
+        # Three series share the time.
+        n_fitting = int(seconds * 1e9 / 3 / max(1.0, ns_per_event))
+        self.n_measured = max(1, min(cell.n_events, n_fitting))
+        self.batch = max(1, min(cell.batch, fitting, self.n_measured))
         events = events.slice(0, self.n_measured)
         self._tables = [
             events.slice(first, self.batch) for first in range(0, len(events), self.batch)
         ]
         self._batches = [self._encode(table) for table in self._tables]
         self._lines = [lines for table in self._tables if (lines := _json_lines(table))]
-        self._warm_up = self._encode(events.slice(0, 4 * WARM_UP_EVENTS))
 
     def __call__(self) -> dict[str, Lap]:
         match, deliver, output = self._matcher._match_batch, self._cell.deliver, self._cell.output

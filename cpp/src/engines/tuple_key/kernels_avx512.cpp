@@ -1,6 +1,7 @@
 // 16 keys or lanes a step; masked loads end where a record does. See kernels.hpp.
 //
-// Masked forms throughout: GCC 12 warns of its own header in the plain ones.
+// Masked forms throughout: GCC 12 warns of its own header in the plain ones. But no compressing
+// stores: Zen 4 takes hundreds of cycles for one, and a few for compressing in a register.
 #include "engines/tuple_key/few_lanes.hpp"
 #include "engines/tuple_key/kernels.hpp"
 
@@ -9,6 +10,9 @@
 
 namespace tamis::tuple_key {
 namespace {
+
+// So few are looked up sooner one by one than gathered.
+constexpr std::size_t kFewHashes = 8;
 
 void join(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
           std::uint32_t* out) {
@@ -25,12 +29,18 @@ void join(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
   }
 }
 
+// The number of keys before that of a hash whose bit is set.
+inline std::uint32_t n_keys_before(KeyWord word, std::uint32_t bit_idx) {
+  return word.n_before +
+         static_cast<std::uint32_t>(_mm_popcnt_u32(_bzhi_u32(word.bits, bit_idx & 31)));
+}
+
 std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWord* words,
                   std::uint32_t shift, FoundKey* out) {
   const __m512i ones = _mm512_set1_epi32(1);
   const __m512i low_bits = _mm512_set1_epi32(31);
-  std::size_t n_found = 0;
-  for (std::size_t at = 0; at < n_hashes; at += 16) {
+  std::size_t n_found = 0, at = 0;
+  for (; at + kFewHashes < n_hashes; at += 16) {
     const std::size_t left = n_hashes - at;
     const auto valid = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1u << left) - 1);
     const __m512i whole = _mm512_maskz_loadu_epi32(valid, hashes + at);
@@ -42,15 +52,19 @@ std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWo
     const __mmask16 found = _mm512_mask_test_epi32_mask(valid, bits, bit);
     if (found == 0) continue;
     alignas(64) std::uint32_t found_hashes[16];
-    _mm512_mask_compressstoreu_epi32(found_hashes, found, whole);
+    _mm512_store_si512(found_hashes, _mm512_maskz_compress_epi32(found, whole));
     const int n_here = _mm_popcnt_u32(found);
     for (int each = 0; each < n_here; ++each) {
       const std::uint32_t bit_idx = found_hashes[each] >> shift;
-      const KeyWord key_word = words[bit_idx >> 5];
-      const auto n_before =
-          static_cast<std::uint32_t>(_mm_popcnt_u32(_bzhi_u32(key_word.bits, bit_idx & 31)));
-      out[n_found++] = {key_word.n_before + n_before, found_hashes[each]};
+      out[n_found++] = {n_keys_before(words[bit_idx >> 5], bit_idx), found_hashes[each]};
     }
+  }
+  // Without branches: nobody can foresee which of them are found.
+  for (; at < n_hashes; ++at) {
+    const std::uint32_t bit_idx = hashes[at] >> shift;
+    const KeyWord word = words[bit_idx >> 5];
+    out[n_found] = {n_keys_before(word, bit_idx), hashes[at]};
+    n_found += word.bits >> (bit_idx & 31) & 1;
   }
   return n_found;
 }
@@ -75,8 +89,10 @@ std::size_t guard(const Guards* guards, std::size_t n_guards, const std::uint32_
     // Most groups of 16 end here where one term in 32 is there.
     if (found != 0) found = have(found, _mm512_maskz_srli_epi32(found, both, 16));
     if (found != 0) {
-      _mm512_mask_compressstoreu_epi32(out + n_found, found, places);
-      n_found += static_cast<std::size_t>(_mm_popcnt_u32(found));
+      const auto n_here = static_cast<std::uint32_t>(_mm_popcnt_u32(found));
+      _mm512_mask_storeu_epi32(out + n_found, static_cast<__mmask16>(_bzhi_u32(0xFFFF, n_here)),
+                               _mm512_maskz_compress_epi32(found, places));
+      n_found += n_here;
     }
     places = _mm512_add_epi32(places, _mm512_set1_epi32(16));
   }
