@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -113,6 +114,33 @@ def test_processes_that_fetch_and_remove_the_same_shards_do_not_disturb_each_oth
     assert not list(folder.glob("scratch-*"))
 
 
+OPEN_ALL = """
+import sys
+from tamis.spark.cache import open_shard
+from tamis.spark.index import IndexRef
+ref = IndexRef.open(sys.argv[1])
+opened = [open_shard(ref.store, ref.manifest, shard) for shard in ref.manifest.shards]
+assert all(len(each.matcher) == 100 for each in opened)
+"""
+
+
+def test_who_fetches_a_shard_does_not_wait_for_those_who_have_it_open(
+    ref: ts.IndexRef, folder: Path
+) -> None:
+    """Of two workers that found it missing, one may have fetched and opened it for good."""
+    locks = [
+        os.open(folder / f"{shard.key}.lock", os.O_RDWR | os.O_CREAT)
+        for shard in ref.manifest.shards
+    ]
+    for lock in locks:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    try:
+        subprocess.run([sys.executable, "-c", OPEN_ALL, ref.path], check=True, timeout=60)
+    finally:
+        for lock in locks:
+            os.close(lock)
+
+
 KILLED = """
 import os, signal
 from tamis.spark.cache import scratch_folder
@@ -155,4 +183,4 @@ with private_copy(ref.store, ref.manifest.shards[0]):
         os.utime(left, (1e9, 1e9))
     opened(ref, 0).close()
     key = ref.manifest.shards[0].key
-    assert {each.name for each in folder.iterdir()} == {key, f"{key}.lock"}
+    assert {each.name for each in folder.iterdir()} == {key, f"{key}.lock", f"{key}.making"}

@@ -1,7 +1,8 @@
 """Shards on the node where they are matched: each once, whatever the number of workers.
 
     <cache>/3f2a…/        the directory of a matcher, complete: image, logs, MANIFEST
-    <cache>/3f2a….lock    exclusive while it is made or removed, shared while a process has it open
+    <cache>/3f2a….lock    exclusive while it is removed, shared while a process has it open
+    <cache>/3f2a….making  exclusive while it is made
     <cache>/scratch-…/    something in the making, locked itself: if nobody has that lock, it was
                           left by a process that was killed, and the next one removes it
 
@@ -60,10 +61,13 @@ def open_shard(store: Store, manifest: Manifest, shard: Shard) -> OpenShard:
             fcntl.flock(lock, fcntl.LOCK_SH)
             if directory.exists():
                 break
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not directory.exists():
-                _make_room(folder, shard.n_bytes)
-                _fetch(store, shard, directory)
+            # Others may come to have it open meanwhile, for as long as they live: who makes it must
+            # not wait for them.
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            with _locked(folder / f"{shard.key}.making"):
+                if not directory.exists():
+                    _make_room(folder, shard.n_bytes)
+                    _fetch(store, shard, directory)
         os.utime(lock)
         matcher = Matcher.open(
             directory,
@@ -76,6 +80,13 @@ def open_shard(store: Store, manifest: Manifest, shard: Shard) -> OpenShard:
         os.close(lock)
         raise
     return OpenShard(matcher, lock)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
