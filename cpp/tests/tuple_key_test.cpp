@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -267,6 +268,56 @@ TEST(tuple_key_counters_fit_the_cost_formula) {
       CHECK(counters.candidates < n_events * n / 4);
     }
   }
+}
+
+// Among so many events some have a key without filters that shares the bit of one that has.
+TEST(tuple_key_finds_filters_whose_bit_another_key_shares) {
+  constexpr std::size_t kValues = 200, kFiltersOfPair = 1500, kEvents = 300'000;
+  constexpr std::pair<AttributeId, AttributeId> kPairs[] = {{0, 1}, {1, 2}, {0, 2}};
+  Random random(7);
+  std::vector<std::string> predicates;
+  std::vector<std::array<std::uint32_t, 3>> filters;  // the pair and its values
+  std::array<std::vector<bool>, 3> has_filter;
+  for (std::uint32_t pair = 0; pair < 3; ++pair) {
+    has_filter[pair].resize(kValues * kValues);
+    for (std::size_t each = 0; each < kFiltersOfPair; ++each) {
+      const auto first = static_cast<std::uint32_t>(below(random, kValues));
+      const auto second = static_cast<std::uint32_t>(below(random, kValues));
+      if (has_filter[pair][first * kValues + second]) continue;
+      has_filter[pair][first * kValues + second] = true;
+      filters.push_back({pair, first, second});
+      predicates.push_back("a" + std::to_string(kPairs[pair].first) + " = " +
+                           std::to_string(first) + " AND a" + std::to_string(kPairs[pair].second) +
+                           " = " + std::to_string(second));
+    }
+  }
+  const auto table = table_of(predicates, 3);
+  EventBatch events;
+  events.n_known = 3;
+  std::vector<std::size_t> expected;
+  for (std::size_t event = 0; event < kEvents; ++event) {
+    const auto& [pair, first, second] = filters[below(random, filters.size())];
+    std::array<std::size_t, 3> values;
+    for (std::size_t& value : values) value = below(random, kValues);
+    values[kPairs[pair].first] = first;
+    values[kPairs[pair].second] = second;
+    for (AttributeId at = 0; at < 3; ++at) {
+      events.add(at, EventValue::of(static_cast<std::int64_t>(values[at])));
+    }
+    events.end_event();
+    std::size_t n_matches = 0;
+    for (std::size_t each = 0; each < 3; ++each) {
+      const auto& [one, two] = kPairs[each];
+      n_matches += has_filter[each][values[one] * kValues + values[two]];
+    }
+    expected.push_back(n_matches);
+  }
+  const Found found = answer_of("tuple-key", table, events).found;
+  std::size_t n_wrong = 0;
+  for (std::size_t event = 0; event < kEvents; ++event) {
+    n_wrong += found[event].size() != expected[event];
+  }
+  CHECK_EQ(n_wrong, std::size_t{0});
 }
 
 TEST(tuple_key_fetches_only_records_whose_guards_the_event_has) {

@@ -33,6 +33,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "common/huge_pages.hpp"
@@ -93,22 +94,9 @@ struct SlotRank {
 struct FoundKeys {  // in scratch.found
   std::size_t next = 0, end = 0;
   std::uint32_t n_entries_done = 0;  // of the next key
-  bool is_unique = false;            // no key is there twice
+  // Where these are all keys of an event, and few: the first of them.
+  std::optional<std::size_t> first = std::nullopt;
 };
-
-// Gives the new end.
-std::size_t keep_unique(std::vector<FoundKey>& found, const FoundKeys& keys) {
-  std::size_t end = keys.next;
-  for (std::size_t at = keys.next; at < keys.end; ++at) {
-    bool is_new = true;
-    for (std::size_t before = keys.next; before < end; ++before) {
-      is_new &= found[before].key != found[at].key;
-    }
-    found[end] = found[at];
-    end += is_new;
-  }
-  return end;
-}
 
 struct TileEvent {
   std::size_t event = 0;
@@ -227,6 +215,9 @@ class TupleKeyIndex final : public Index {
     scratch.kernels->join(scratch.small_terms.data(), plan.small_keys(scratch.n_small_terms),
                           n_keys, room(n_keys));
   }
+  // Is the next key not one that was found before?
+  bool is_first_of_its_key(const TileEvent& event, const FoundKeys& keys,
+                           TupleKeyScratch& scratch) const;
   // Appends the runs of keys that were found, and stops where these are enough for a while.
   void find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyScratch& scratch,
                  Counters& counters) const;
@@ -438,6 +429,19 @@ void TupleKeyIndex::prepare_keys(TileEvent& event, TupleKeyScratch& scratch) con
   }
 }
 
+// Of those that have records: a key with another's bit and not its tag does not count.
+bool TupleKeyIndex::is_first_of_its_key(const TileEvent& event, const FoundKeys& keys,
+                                        TupleKeyScratch& scratch) const {
+  const std::uint32_t key = scratch.found[keys.next].key;
+  if (!keys.first) return scratch.seen.insert(event.event, key);
+  for (std::size_t before = *keys.first; before < keys.next; ++before) {
+    if (scratch.found[before].key != key) continue;
+    const Run run = plans_[event.plan].run_of(scratch.found[before]);
+    if (run.begin != run.end) return false;
+  }
+  return true;
+}
+
 void TupleKeyIndex::find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyScratch& scratch,
                               Counters& counters) const {
   const KeyIndex& plan = plans_[event.plan];
@@ -458,10 +462,7 @@ void TupleKeyIndex::find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyS
     const Run run = plan.run_of(scratch.found[keys.next]);
     if (!plan.is_in_order()) prefetch_list(keys.next + kListsAhead);
     if (run.begin == run.end) continue;
-    if (!keys.is_unique && keys.n_entries_done == 0 &&
-        !scratch.seen.insert(event.event, scratch.found[keys.next].key)) {
-      continue;
-    }
+    if (keys.n_entries_done == 0 && !is_first_of_its_key(event, keys, scratch)) continue;
     if (plan.is_in_order()) {
       prefetch(run.begin);
       scratch.runs.push_back(run);
@@ -539,8 +540,8 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
     counters.cells += n_keys;
     const std::size_t n_found = probe(scratch.keys.data() + event.keys_begin, n_keys, plan.words(),
                                       plan.shift(), scratch.found.data() + event.keys_begin);
-    event.found = {event.keys_begin, event.keys_begin + n_found, 0, n_found <= kFewKeys};
-    if (event.found.is_unique) event.found.end = keep_unique(scratch.found, event.found);
+    event.found = {event.keys_begin, event.keys_begin + n_found};
+    if (n_found <= kFewKeys) event.found.first = event.keys_begin;
     for (std::size_t at = event.found.next; at < event.found.end; ++at) {
       plan.prefetch_start(scratch.found[at]);
     }
