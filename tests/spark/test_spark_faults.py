@@ -112,7 +112,7 @@ def kill_who_matches():
 def slowly(batches):
     for batch in batches:
         yield batch
-        time.sleep(0.05)
+        time.sleep(0.05)  # meanwhile some are matched
         kill_who_matches()
 schema = spark.read.parquet(folder + "/events").schema
 events = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder + "/events")
