@@ -160,6 +160,15 @@ class Collector {
   // Of a filter that will be added soon: an engine whose filters stand in an order of its own
   // misses the cache with each.
   void prefetch(FilterIdx filter) const { prefetch_line(setup_.target_of + filter); }
+  // Some time later: what has() asks of its target.
+  void prefetch_target(FilterIdx filter) const {
+    const std::uint32_t target = setup_.target_of[filter];
+    if (setup_.output == Output::bitset) {
+      prefetch_line(row_ + target / 64);
+    } else if (needs_stamps()) {
+      prefetch_line(stamps_.stamp_of.data() + target);
+    }
+  }
 
   void add(FilterIdx filter) {
     if (is_dead(filter) || !add_target(setup_.target_of[filter])) return;

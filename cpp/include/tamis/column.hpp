@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "tamis/huge_pages.hpp"
+
 namespace tamis {
 
 template <typename T>
@@ -51,6 +53,7 @@ class Column {
   std::size_t capacity() const { return own_.capacity(); }
   void reserve(std::size_t n_items) {
     own_.reserve(n_items);
+    advise_huge_pages(own_.data(), n_bytes());
     follow();
   }
   void push_back(const T& item) {
@@ -65,8 +68,13 @@ class Column {
     own_.insert(own_.end(), n_items, item);
     follow();
   }
+  // Into an allocation of its exact size.
   void shrink() {
-    own_.shrink_to_fit();
+    std::vector<T> exact;
+    exact.reserve(size_);
+    advise_huge_pages(exact.data(), size_ * sizeof(T));
+    exact.assign(own_.begin(), own_.end());
+    own_ = std::move(exact);
     follow();
   }
   std::span<T> own() { return own_; }

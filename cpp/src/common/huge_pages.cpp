@@ -1,4 +1,4 @@
-#include "common/huge_pages.hpp"
+#include "tamis/huge_pages.hpp"
 
 #include <cstdint>
 

@@ -10,7 +10,7 @@
 #include <bit>
 #include <new>
 
-#include "common/huge_pages.hpp"
+#include "tamis/huge_pages.hpp"
 #include "tamis/reused_vector.hpp"
 
 namespace tamis {

@@ -37,7 +37,6 @@
 #include <atomic>
 #include <utility>
 
-#include "common/huge_pages.hpp"
 #include "common/name_blooms.hpp"
 #include "common/placed_filter.hpp"
 #include "common/simd.hpp"
@@ -119,7 +118,7 @@ class SpatialGridIndex final : public MovableIndex {
                    Counters& counters) const;
   // The place that the slot's area is, if that can move.
   PlaceIdx find_movable(PlaceIdx first, PlaceIdx end) const;
-  void find_candidates(std::uint32_t missing, SpatialGridScratch& scratch,
+  void find_candidates(std::uint32_t missing, SpatialGridScratch& scratch, const Collector& out,
                        Counters& counters) const;
   void verify(SpatialGridScratch& scratch, Collector& out, Counters& counters) const;
 
@@ -166,8 +165,8 @@ SpatialGridIndex::SpatialGridIndex(std::shared_ptr<const FilterTable> table,
   places_ = std::move(made.places);
   terms_ = std::move(made.terms);
   blooms_ = std::move(blooms);
-  places_ = on_huge_pages(places_);
-  blooms_ = on_huge_pages(blooms_);
+  places_.shrink();
+  blooms_.shrink();
 }
 
 SpatialGridIndex::SpatialGridIndex(std::shared_ptr<const FilterTable> table,
@@ -357,6 +356,7 @@ void SpatialGridIndex::find_places(std::uint32_t missing, const MovingGrid* movi
       continue;
     }
     prefetch_line(blooms_.data() + place.first);
+    prefetch_line(blooms_.data() + place.first + place.n_filters - 1);
     all[n_within++] = *each;
   }
   scratch.n_places = n_within;
@@ -364,7 +364,7 @@ void SpatialGridIndex::find_places(std::uint32_t missing, const MovingGrid* movi
 
 // The filters of the places whose names the event has.
 void SpatialGridIndex::find_candidates(std::uint32_t missing, SpatialGridScratch& scratch,
-                                       Counters& counters) const {
+                                       const Collector& out, Counters& counters) const {
   scratch.candidates.clear();
   const SimdKernels& kernels = simd();
   for (std::uint32_t at = 0; at < scratch.n_places; ++at) {
@@ -376,6 +376,7 @@ void SpatialGridIndex::find_candidates(std::uint32_t missing, SpatialGridScratch
     for (std::size_t each = 0; each < n; ++each) {
       const FilterIdx filter = place.first + scratch.subsets[each];
       prefetch_line(&table_->filter(filter));
+      out.prefetch(filter);
       scratch.candidates.push_back({filter, at});
     }
   }
@@ -384,6 +385,7 @@ void SpatialGridIndex::find_candidates(std::uint32_t missing, SpatialGridScratch
 void SpatialGridIndex::verify(SpatialGridScratch& scratch, Collector& out,
                               Counters& counters) const {
   for (const Candidate& each : scratch.candidates) {
+    out.prefetch_target(each.filter);
     const Range& constraints = table_->filter(each.filter).constraints;
     if (constraints.count > 0) prefetch_line(&table_->constraint(constraints.first));
   }
@@ -421,7 +423,7 @@ void SpatialGridIndex::match_some(const EventBatch& events, std::size_t begin, s
     const std::uint32_t missing = names_.missing(events, each);
     find_probes(events, each, moving, scratch);
     find_places(missing, moving, scratch, counters);
-    find_candidates(missing, scratch, counters);
+    find_candidates(missing, scratch, out, counters);
     verify(scratch, out, counters);
   }
 }

@@ -36,7 +36,6 @@
 #include <optional>
 #include <string>
 
-#include "common/huge_pages.hpp"
 #include "common/ranks.hpp"
 #include "common/simd.hpp"
 #include "engines/tuple_key/kernels.hpp"
@@ -45,6 +44,7 @@
 #include "engines/tuple_key/planner.hpp"
 #include "engines/tuple_key/records.hpp"
 #include "tamis/error.hpp"
+#include "tamis/huge_pages.hpp"
 #include "tamis/prefetch.hpp"
 
 namespace tamis {

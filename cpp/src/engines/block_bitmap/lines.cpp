@@ -28,7 +28,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "common/huge_pages.hpp"
 #include "common/simd.hpp"
 #include "ranked_events.hpp"
 #include "tamis/error.hpp"
@@ -265,8 +264,8 @@ void LinesIndex::build(std::size_t tuple_size) {
   }
   tuples_ = std::move(arrangement.tuples);
   n_filters_of_ = std::move(arrangement.n_filters_of);
-  lines_ = on_huge_pages(lines_);
-  records_ = on_huge_pages(records_);
+  lines_.shrink();
+  records_.shrink();
   block_records_.shrink();
   find_long_records();
 }

@@ -5,8 +5,8 @@
 #include <tuple>
 #include <vector>
 
-#include "common/huge_pages.hpp"
 #include "tamis/error.hpp"
+#include "tamis/huge_pages.hpp"
 
 namespace tamis::spatial_grid {
 

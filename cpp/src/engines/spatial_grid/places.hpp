@@ -15,7 +15,7 @@
 
 namespace tamis::spatial_grid {
 
-struct Place {
+struct alignas(64) Place {  // a line of the cache: most are read alone
   Point centre;
   double limit = 0;             // infinite: everywhere
   FilterIdx first = 0;          // of its filters, which follow one another
@@ -25,7 +25,7 @@ struct Place {
   std::uint32_t has_circle = 0;   // else: needs no position
   std::uint32_t owner = 0;        // the slot whose filters they are
 };
-static_assert(sizeof(Place) == 56);
+static_assert(sizeof(Place) == 64);
 
 enum TermKind : std::uint8_t { kNameTerm = 1, kValueTerm = 2 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "common/huge_pages.hpp"
+#include "tamis/huge_pages.hpp"
 
 namespace tamis::tuple_key {
 namespace {
