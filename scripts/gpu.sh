@@ -22,7 +22,7 @@ cmake --build build/gpu --target tamis_gpu_tests tamis_gpu_bench > "$logs/build.
 for step in $steps; do case $step in
 build) ;;
 tests)
-  build/gpu/tamis_gpu_tests block_bitmap_cuda ccm clcb gpu_ hem ocm move spatial_grid_cuda translator tuple_key_cuda 2>&1 | tee "$logs/tests.txt"
+  build/gpu/tamis_gpu_tests block_bitmap_cuda ccm clcb event_columns gpu_ hem ocm move spatial_grid_cuda translator tuple_key_cuda 2>&1 | tee "$logs/tests.txt"
   ;;
 bench)
   commit=$(git rev-parse HEAD 2> /dev/null || true)
@@ -36,7 +36,7 @@ sanitizers)
     echo "compute-sanitizer $tool"
     timeout 100 compute-sanitizer --tool "$tool" --error-exitcode 1 build/gpu/tamis_gpu_tests \
       block_bitmap_cuda_matches block_bitmap_cuda_leaves block_bitmap_cuda_answers_for \
-      ccm_counts ccm_finds ccm_answers_for clcb_cuda_answers_where clcb_cuda_counts clcb_cuda_needs hem_cuda_brings hem_cuda_answers_for \
+      ccm_counts ccm_finds ccm_answers_for event_columns clcb_cuda_answers_where clcb_cuda_counts clcb_cuda_needs hem_cuda_brings hem_cuda_answers_for \
       spatial_grid_cuda_moves_all spatial_grid_cuda_takes spatial_grid_cuda_loses \
       tuple_key_cuda_finds tuple_key_cuda_leaves tuple_key_cuda_answers_for \
       2>&1 | tee "$logs/$tool.txt" | tail -4

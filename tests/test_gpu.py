@@ -34,6 +34,8 @@ def test_pinned_memory_without_a_gpu_is_refused_with_the_reason() -> None:
     with pytest.raises(tamis.UnavailableError, match="pinned memory needs a GPU: ") as caught:
         tamis.gpu.pinned(10)
     assert str(caught.value).endswith(reason)
+    with pytest.raises(tamis.UnavailableError, match="pinned memory needs a GPU: "):
+        tamis.gpu.pin(pa.table({"a": [1, 2]}))
 
 
 def test_pinned_memory_of_no_plain_values_or_sizes_is_refused() -> None:
@@ -59,6 +61,50 @@ def test_pinned_memory_goes_through_numpy_and_arrow_without_a_copy() -> None:
     matcher.flush()
     found = matcher.match_many(pa.table({"a": column, "b": column}))
     assert [list(ids) for ids in found] == [[], [1], [1], []]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("engine", ["tuple-key-cuda", "block-bitmap-cuda", "auto"])
+def test_a_pinned_table_has_the_answers_of_another(engine: str) -> None:
+    workload = workloads.get("pcm-default", seed=4, n_filters=3000, planted=0.5)
+    events = workload.events(20_000).read_all()
+    pinned = tamis.gpu.pin(events)
+    matcher, naive = tamis.Matcher(engine=engine), tamis.Matcher(engine="naive")
+    for each in (matcher, naive):
+        each.subscribe_many(workload.subscriptions().read_all())
+        each.flush()
+    expected = [sorted(ids) for ids in naive.match_many(events)]
+    for _ in range(3):
+        assert [sorted(ids) for ids in matcher.match_many(pinned)] == expected
+    assert [sorted(ids) for ids in matcher.match_many(pinned.slice(100, 18_000))] == expected[
+        100:18_100
+    ]
+
+
+@pytest.mark.gpu
+def test_a_pinned_table_of_columns_with_nulls_and_odd_numbers() -> None:
+    n = 17_000
+    numbers = [None if row % 7 == 0 else row % 11 for row in range(n)]
+    floats = [float("nan") if row % 13 == 0 else row % 5 / 2 for row in range(n)]
+    table = pa.table(
+        {
+            "a": pa.array(numbers, pa.int16()),
+            "b": pa.chunked_array([floats[:9000], floats[9000:]], pa.float64()),
+            "c": pa.array([2**60 + row if row % 3 == 0 else row for row in range(n)], pa.int64()),
+            "text": pa.array(["x"] * n),
+        }
+    )
+    pinned = tamis.gpu.pin(table)
+    assert pinned.drop_columns(["b"]).equals(table.drop_columns(["b"]))  # no NaN equals another
+    predicates = {1: "a >= 3 AND b < 2", 2: "c > 1152921504606846976", 3: "b IS NULL OR a = 1"}
+    answers = []
+    for engine, events in (("tuple-key-cuda", pinned), ("naive", table)):
+        matcher = tamis.Matcher(engine=engine)
+        for id, predicate in predicates.items():
+            matcher.subscribe(id, predicate)
+        matcher.flush()
+        answers.append([sorted(ids) for ids in matcher.match_many(events)])
+    assert answers[0] == answers[1]
 
 
 def test_offsets_are_the_results_own_memory() -> None:

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cuda/device.hpp"
 #include "encode/arrow_abi.h"
 
 namespace tamis {
@@ -232,7 +233,9 @@ void EventStream::encode(std::size_t begin, std::size_t end, const Names& names,
   for (const ArrowArray& array : arrays_) {
     const auto n_rows = static_cast<std::size_t>(std::max<std::int64_t>(array.length, 0));
     const std::size_t from = std::max(begin, first), to = std::min(end, first + n_rows);
-    if (from < to) {
+    if (from == begin && to == end && from < to) {
+      keep_arrow_rows(array, &schema_, from - first, to - first, names, position, is_pinned, batch);
+    } else if (from < to) {
       encode_arrow_rows(array, &schema_, from - first, to - first, names, position, batch);
     }
     first += n_rows;

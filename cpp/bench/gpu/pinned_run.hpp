@@ -10,6 +10,8 @@
 //     in parts   copied, then matched    copies and kernels beside one another
 //     on device  are there already       the kernels alone, with the pairs' way back
 //     bus        copied, not matched     the bound of the first two
+//
+// All but the last are measured launch by launch and as a graph of all their launches.
 #pragma once
 
 #include <algorithm>
@@ -52,6 +54,9 @@ class PinnedRun {
   void direct(std::size_t n) { match(n, is_here); }
   void on_device(std::size_t n) { match(n, is_there); }
   void in_parts(std::size_t n) { match(n, is_copied); }
+  void direct_graph(std::size_t n) { match_graph(n, is_here); }
+  void on_device_graph(std::size_t n) { match_graph(n, is_there); }
+  void in_parts_graph(std::size_t n) { match_graph(n, is_copied); }
   void copy_only(std::size_t n) {
     events_.copy(0, n, copies_);
     cuda::synchronize(copies_);
@@ -66,6 +71,14 @@ class PinnedRun {
     direct(n_most);
     check();
     on_device(n_most);
+    check();
+    for (int round = 0; round < 2; ++round) {  // captured, then started again
+      direct_graph(workload_.events.size());
+      check();
+    }
+    in_parts_graph(n_most);
+    check();
+    on_device_graph(n_most);
     check();
   }
   void check() const { check(workload_.expected); }
@@ -85,14 +98,22 @@ class PinnedRun {
     const double by_kernel = seconds(&PinnedRun::direct), in_parts = seconds(&PinnedRun::in_parts);
     const std::size_t n_found = n_pairs();
     const double bus = seconds(&PinnedRun::copy_only), there = seconds(&PinnedRun::on_device);
+    const double by_kernel_graph = seconds(&PinnedRun::direct_graph);
+    const double in_parts_graph = seconds(&PinnedRun::in_parts_graph);
+    const double there_graph = seconds(&PinnedRun::on_device_graph);
+    const double direct_least = std::min(by_kernel, by_kernel_graph);
+    const double in_parts_least = std::min(in_parts, in_parts_graph);
     Figure("packed", engine_, workload_.name)
         .add("n_filters", workload_.table->size())
         .add("n_events", n)
-        .add("seconds", std::min(by_kernel, in_parts))
-        .add("way", by_kernel < in_parts ? "direct" : "in parts")
+        .add("seconds", std::min(direct_least, in_parts_least))
+        .add("way", direct_least < in_parts_least ? "direct" : "in parts")
         .add("direct_seconds", by_kernel)
         .add("in_parts_seconds", in_parts)
-        .add("on_device_seconds", there)
+        .add("on_device_seconds", std::min(there, there_graph))
+        .add("direct_graph_seconds", by_kernel_graph)
+        .add("in_parts_graph_seconds", in_parts_graph)
+        .add("on_device_launched_seconds", there)
         .add("bytes", events_.n_bytes(n))
         .add("bound", "bus")
         .add("bound_seconds", bus)
@@ -141,7 +162,27 @@ class PinnedRun {
   }
 
   void match(std::size_t n_events, Where where) {
+    start(n_events, where);
+    finish();
+  }
+  // Captured once for each of these.
+  void match_graph(std::size_t n_events, Where where) {
+    const std::pair<std::size_t, Where> call{n_events, where};
+    if (!graph_ || call != captured_) {
+      match(n_events, where);  // which leaves nothing to clear
+      graph_ = cuda::OwnGraph(stream_, [&] { start(n_events, where); });
+      captured_ = call;
+    }
+    buffers_.counts().start_again(graph_, stream_);
+    finish();
+  }
+
+  void start(std::size_t n_events, Where where) {
     buffers_.begin(pinned(), stream_);
+    if (where == is_copied) {  // one thing with what is in the other stream
+      cuda::record(begin_, stream_);
+      cuda::wait_for(begin_, copies_);
+    }
     std::size_t part = 0;
     for (std::size_t first = 0, n = 0; first < n_events; first += n, ++part) {
       const std::size_t n_left = n_events - first;
@@ -155,6 +196,8 @@ class PinnedRun {
                      stream_);
     }
     buffers_.finish(stream_);
+  }
+  void finish() {
     cuda::synchronize(stream_);
     const cuda::MatchCounts& counts = *counts_.data();
     if (counts.n_left == 0 && counts.n_lost == 0 && counts.n_pairs <= pairs_.size()) return;
@@ -169,7 +212,9 @@ class PinnedRun {
   Events& events_;
   PartSizes sizes_;
   cuda::OwnStream stream_, copies_;
-  cuda::OwnMark marks_[8];
+  cuda::OwnMark begin_, marks_[8];
+  cuda::OwnGraph graph_;
+  std::pair<std::size_t, Where> captured_{};
   Buffers buffers_;
   cuda::PinnedArray<cuda::MatchPair> pairs_;
   cuda::PinnedArray<std::uint32_t> left_;

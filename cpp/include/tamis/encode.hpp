@@ -54,4 +54,12 @@ void encode_arrow_rows(const ArrowArray& array, const ArrowSchema* schema, std::
                        std::size_t end, const Names& names, const PositionNames& position,
                        EventBatch& batch);
 
+// The same to an empty batch, which keeps the columns as they are (EventBatch::columns) if they are
+// numbers alone in memory that `is_for_device` says a device reads: then names must outlive it,
+// too.
+using IsForDevice = bool (*)(const void* memory);
+void keep_arrow_rows(const ArrowArray& array, const ArrowSchema* schema, std::size_t begin,
+                     std::size_t end, const Names& names, const PositionNames& position,
+                     IsForDevice is_for_device, EventBatch& batch);
+
 }  // namespace tamis

@@ -34,6 +34,8 @@ class Index {
   // at once, each with its own scratch and collector.
   virtual void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& scratch,
                      Collector& out) const = 0;
+  // Can it match EventBatch::columns? Else it is given rows.
+  virtual bool reads_columns() const { return false; }
   virtual std::size_t n_bytes() const = 0;  // without the filter table
   // Writes what Engine::open needs, if the engine has one.
   virtual void save(SectionWriter&) const {}

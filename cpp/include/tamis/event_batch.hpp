@@ -8,6 +8,9 @@
 // Only attributes of the catalogue at the time of encoding are there (`n_known` of them): a batch
 // answers for subscriptions that mention no others, and the matcher refuses it otherwise.
 // Strings point into `owners`, which the batch keeps alive.
+//
+// Instead of all that a batch may have `columns`, which are not decoded yet: then rows() has the
+// form above, and only an Index that reads_columns() is given anything else.
 #pragma once
 
 #include <cstddef>
@@ -73,6 +76,8 @@ class StringArena {
   std::size_t room_ = 0;
 };
 
+class EventColumns;
+
 struct EventBatch {
   ReusedVector<std::uint64_t> offsets{0};
   ReusedVector<AttributeId> attributes;
@@ -82,8 +87,12 @@ struct EventBatch {
   std::uint64_t catalogue_id = 0;  // whose attribute ids these are
   StringArena arena;
   std::vector<std::shared_ptr<const void>> owners;  // of borrowed strings
+  std::shared_ptr<const EventColumns> columns;
+  std::size_t n_in_columns = 0;
 
-  std::size_t size() const { return offsets.size() - 1; }
+  std::size_t size() const { return n_in_columns + offsets.size() - 1; }
+  const EventBatch& rows() const;
+  void keep(std::shared_ptr<const EventColumns> given);  // of a batch that is empty
   bool has_positions() const { return !x.empty(); }
   bool has_position(std::size_t event) const { return has_positions() && x[event] == x[event]; }
 
@@ -103,6 +112,8 @@ struct EventBatch {
     catalogue_id = 0;
     arena = StringArena();
     owners.clear();
+    columns.reset();
+    n_in_columns = 0;
   }
 
   // Building, one event after the other.

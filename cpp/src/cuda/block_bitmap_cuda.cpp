@@ -175,6 +175,7 @@ class BlockBitmapCudaIndex final : public Index {
     match_on_device(on_device_, *table_, *on_host_, events, begin, end,
                     static_cast<BlockBitmapCudaScratch&>(scratch), out);
   }
+  bool reads_columns() const override { return true; }
   std::size_t n_bytes() const override {
     return sizeof(*this) + on_device_.n_bytes() + on_host_->n_bytes();
   }

@@ -77,6 +77,7 @@ class BlockBitmapBuffers {
     after("verify");
   }
   void finish(Stream stream) { counts_.finish(stream); }
+  CallCounts& counts() { return counts_; }
 
  private:
   BlockBitmapWork next_work(const NumberEvents& events);

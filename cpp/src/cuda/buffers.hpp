@@ -58,6 +58,40 @@ class Handle {
 using OwnStream = Handle<make_stream, release_stream>;
 using OwnMark = Handle<make_mark, release_mark>;
 
+// Work that was captured, or none.
+class OwnGraph {
+ public:
+  OwnGraph() = default;
+  // Of what `work` starts in the stream.
+  template <typename Work>
+  OwnGraph(Stream stream, Work work) {
+    begin_capture(stream);
+    try {
+      work();
+    } catch (...) {
+      try {
+        release_graph(end_capture(stream));
+      } catch (...) {  // NOLINT: what failed first says more
+      }
+      throw;
+    }
+    graph_ = end_capture(stream);
+  }
+  OwnGraph(OwnGraph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
+  OwnGraph& operator=(OwnGraph&& other) noexcept {
+    std::swap(graph_, other.graph_);
+    return *this;
+  }
+  ~OwnGraph() {
+    if (graph_ != nullptr) release_graph(graph_);
+  }
+  explicit operator bool() const { return graph_ != nullptr; }
+  void start(Stream stream) const { cuda::start(graph_, stream); }
+
+ private:
+  Graph graph_ = nullptr;
+};
+
 // A copy of `items` on the device. It is there when this returns.
 template <typename T>
 DeviceArray<T> to_device(std::span<const T> items, Stream stream) {

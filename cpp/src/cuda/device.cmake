@@ -15,7 +15,8 @@ endif()
 message(STATUS "Tamis: GPU engines ${has_cuda}")
 
 set(host_sources block_bitmap_cuda.cpp ccm.cpp clcb_cuda.cpp columns.cpp hem_cuda.cpp
-                 number_batch.cpp ranks_on_device.cpp spatial_grid_cuda.cpp tuple_key_cuda.cpp)
+                 number_batch.cpp ranks_on_device.cpp rows_on_device.cpp spatial_grid_cuda.cpp
+                 tuple_key_cuda.cpp)
 list(TRANSFORM host_sources PREPEND cpp/src/cuda/)
 
 if(TAMIS_CUDA STREQUAL "SHIM")

@@ -11,4 +11,7 @@ namespace tamis {
 // Why no GPU engine can run here; empty: one can.
 std::string cuda_unavailable();
 
+// Can kernels read the memory there, as that of allocate_pinned (runtime.hpp)?
+bool is_pinned(const void* memory);
+
 }  // namespace tamis

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "number_batch.hpp"
+#include "rows_on_device.hpp"
 #include "tamis/error.hpp"
 
 namespace tamis::cuda {
@@ -21,17 +24,42 @@ class DeviceScratch final : public Scratch {
                 Buffers given_buffers, std::unique_ptr<Scratch> scratch_on_host)
       : n_most(most_events),
         batch(most_events, most_attributes, has_points),
+        rows(most_events, most_attributes, has_points),
         found(most_events, kFirstPairs),
         buffers(std::move(given_buffers)),
         on_host(std::move(scratch_on_host)) {}
 
-  // Matches the first events of the batch; with more room if that is too little and can be had.
+  // Matches the first events of the batch.
   template <typename OnDevice>
   void run(const OnDevice& index, std::size_t n_events) {
+    run_in_room([&] { start(index, n_events); });
+  }
+  // Events that come in columns, from `begin`.
+  template <typename OnDevice>
+  void run(const OnDevice& index, const EventColumns& columns, std::size_t begin,
+           std::size_t n_events) {
+    run_in_room([&] {
+      launch(index, [&] {
+        return rows.make(columns, begin, n_events, index.ranks(), buffers.counts().results(),
+                         stream);
+      });
+    });
+  }
+
+  const std::size_t n_most;  // events
+  OwnStream stream;
+  NumberBatch batch;
+  RowsOnDevice rows;  // instead of it, where events come in columns
+  FoundPairs found;
+  Buffers buffers;
+  std::unique_ptr<Scratch> on_host;
+
+ private:
+  // With more room if that is too little and can be had.
+  template <typename Start>
+  void run_in_room(Start start_all) {
     for (;;) {
-      buffers.begin(found.pinned(), stream);
-      buffers.match(index, batch.events(n_events), stream);
-      buffers.finish(stream);
+      start_all();
       synchronize(stream);
       if (found.n_pairs() <= found.n_room() || found.n_room() == kMostPairs || !can_grow_) return;
       try {
@@ -43,15 +71,41 @@ class DeviceScratch final : public Scratch {
     }
   }
 
-  const std::size_t n_most;  // events
-  OwnStream stream;
-  NumberBatch batch;
-  FoundPairs found;
-  Buffers buffers;
-  std::unique_ptr<Scratch> on_host;
+  template <typename OnDevice, typename Prepare>
+  void launch(const OnDevice& index, Prepare prepare) {
+    buffers.begin(found.pinned(), stream);
+    buffers.match(index, prepare(), stream);
+    buffers.finish(stream);
+  }
 
- private:
+  // A call like the one before becomes a graph: three to seven launches at the price of one.
+  template <typename OnDevice>
+  void start(const OnDevice& index, std::size_t n_events) {
+    call_.clear();
+    add_to_call(n_events);
+    add_to_call(found.pinned());
+    add_to_call(index.view());
+    if (graph_ && call_ == captured_call_ && buffers.counts().start_again(graph_, stream)) return;
+    const auto work = [&] { launch(index, [&] { return batch.events(n_events); }); };
+    if (call_ != last_call_ || !buffers.counts().is_clear()) {
+      std::swap(call_, last_call_);
+      work();
+      return;
+    }
+    graph_ = OwnGraph(stream, work);
+    captured_call_ = call_;
+    buffers.counts().start_again(graph_, stream);
+  }
+  template <typename T>
+  void add_to_call(const T& part) {
+    const std::size_t n_before = call_.size();
+    call_.resize(n_before + sizeof part);
+    std::memcpy(call_.data() + n_before, &part, sizeof part);
+  }
+
   bool can_grow_ = true;
+  std::vector<std::byte> call_, last_call_, captured_call_;  // all that its launches are given
+  OwnGraph graph_;
 };
 
 // How many events at a time, where room is short.
@@ -92,12 +146,22 @@ void match_on_device(const OnDevice& index, const FilterTable& table, const Inde
                      const EventBatch& events, std::size_t begin, std::size_t end,
                      DeviceScratch<Buffers>& scratch, Collector& out, Enter enter) {
   BatchSize size(scratch.n_most);
+  const EventColumns* columns = events.columns.get();
+  if (columns != nullptr && !scratch.rows.takes(*columns, table.space())) columns = nullptr;
   while (begin < end) {
     const std::size_t n_events = std::min(end - begin, size.size());
-    scratch.batch.pack(events, begin, n_events, index.ranks(), table.space());
+    if (columns == nullptr) {
+      scratch.batch.pack(events.rows(), begin, n_events, index.ranks(), table.space());
+    } else {
+      scratch.batch.is_left.assign(n_events, false);
+    }
     {
       [[maybe_unused]] const auto inside = enter();
-      scratch.run(index, n_events);
+      if (columns == nullptr) {
+        scratch.run(index, n_events);
+      } else {
+        scratch.run(index, *columns, begin, n_events);
+      }
     }
     if (scratch.found.is_whole()) {
       scratch.found.collect(events, begin, n_events, table, scratch.batch.is_left, on_host,
@@ -107,7 +171,7 @@ void match_on_device(const OnDevice& index, const FilterTable& table, const Inde
       size.shrink(n_events, scratch.found);
       continue;
     } else {
-      on_host.match(events, begin, begin + 1, *scratch.on_host, out);
+      on_host.match(events.rows(), begin, begin + 1, *scratch.on_host, out);
       size.restart();
     }
     begin += n_events;

@@ -12,6 +12,7 @@
 namespace tamis {
 
 std::string cuda_unavailable() { return "this build of Tamis has no CUDA"; }
+bool is_pinned(const void*) { return false; }
 
 namespace cuda {
 

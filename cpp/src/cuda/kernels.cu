@@ -4,5 +4,6 @@
 #include "ccm_kernels.hpp"
 #include "clcb_kernels.hpp"
 #include "hem_kernels.hpp"
+#include "rows_kernels.hpp"
 #include "spatial_grid_kernels.hpp"
 #include "tuple_key_kernels.hpp"

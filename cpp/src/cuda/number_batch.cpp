@@ -123,6 +123,14 @@ void CallCounts::finish(Stream stream) {
   is_clear_ = true;
 }
 
+bool CallCounts::start_again(const OwnGraph& graph, Stream stream) {
+  if (!is_clear_) return false;
+  is_clear_ = false;
+  graph.start(stream);
+  is_clear_ = true;
+  return true;
+}
+
 void FoundPairs::collect(const EventBatch& events, std::size_t begin, std::size_t n_events,
                          const FilterTable& table, std::vector<bool>& is_left, const Index& on_host,
                          Scratch& scratch_on_host, Collector& out) {
@@ -141,7 +149,7 @@ void FoundPairs::collect(const EventBatch& events, std::size_t begin, std::size_
     if (is_left[event]) {
       const std::size_t first = event;
       while (event + 1 < n_events && is_left[event + 1]) ++event;
-      on_host.match(events, begin + first, begin + event + 1, scratch_on_host, out);
+      on_host.match(events.rows(), begin + first, begin + event + 1, scratch_on_host, out);
       continue;
     }
     out.begin_event();
@@ -150,7 +158,9 @@ void FoundPairs::collect(const EventBatch& events, std::size_t begin, std::size_
       const MatchPair& pair = sorted_[at];
       if ((pair.event & MatchPair::kVerify) != 0) {
         if (out.has(pair.filter)) continue;
-        if (!has_values) values_.load(events, begin + event, table.n_attributes(), table.space());
+        if (!has_values) {
+          values_.load(events.rows(), begin + event, table.n_attributes(), table.space());
+        }
         has_values = true;
         ++out.counters.candidates;
         if (!table.accepts(pair.filter, values_)) continue;

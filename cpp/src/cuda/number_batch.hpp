@@ -57,6 +57,10 @@ class CallCounts {
   std::byte* next();
   // To pinned memory.
   void finish(Stream stream);
+  // The same call once more, as a graph of all that was started from begin() to finish(). False: it
+  // would find what a call that failed has left.
+  bool start_again(const OwnGraph& graph, Stream stream);
+  bool is_clear() const { return is_clear_; }
 
  private:
   std::size_t n_bytes_of_launch_, n_launches_ = 0;

@@ -115,8 +115,8 @@ struct EventRanks {
       const auto lanes = [&](std::uint32_t lane) {
         return record.bytes_from(static_cast<std::uint32_t>(sizeof(Lane)) * (lane + first));
       };
-      const auto lane_of = [](std::uint64_t lanes, std::uint32_t at) {
-        return std::uint32_t{static_cast<Lane>(lanes >> (8 * sizeof(Lane) * at))};
+      const auto lane_of = [](std::uint64_t some, std::uint32_t at) {
+        return std::uint32_t{static_cast<Lane>(some >> (8 * sizeof(Lane) * at))};
       };
       const std::uint64_t of = lanes(0), lows = lanes(n_lanes), widths = lanes(2 * n_lanes);
       RankedSlot read[kStep];  // all on their way at once

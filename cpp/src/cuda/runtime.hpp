@@ -10,6 +10,7 @@ namespace tamis::cuda {
 
 using Stream = void*;  // work in order, beside the host's
 using Mark = void*;    // a place in a stream that the host can wait for
+using Graph = void*;   // work that is started as a whole, again and again
 
 void* allocate(std::size_t n_bytes);  // on the device
 void release(void* memory) noexcept;
@@ -31,5 +32,12 @@ void wait_for(Mark mark, Stream stream);  // what comes behind in the stream wai
 
 void wait_for(Mark mark);
 void synchronize(Stream stream);
+
+// What this thread starts in the stream between the two is not done, but kept: copies, kernels, and
+// those of other streams that wait for a mark of this one and that it waits for in the end.
+void begin_capture(Stream stream);
+Graph end_capture(Stream stream);
+void release_graph(Graph graph) noexcept;
+void start(Graph graph, Stream stream);
 
 }  // namespace tamis::cuda

@@ -65,6 +65,17 @@ std::string cuda_unavailable() {
   return reason;
 }
 
+bool is_pinned(const void* memory) {
+  // Where nobody asked for a device nothing is, and CUDA need not wake up.
+  if (process.load(std::memory_order_relaxed) == 0 || !cuda_unavailable().empty()) return false;
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  return attributes.type == cudaMemoryTypeHost && attributes.devicePointer == memory;
+}
+
 namespace cuda {
 
 void check(cudaError_t status, const char* what) {
@@ -143,6 +154,26 @@ void wait_for(Mark mark, Stream stream) {
 void wait_for(Mark mark) { check(cudaEventSynchronize(event_of(mark)), "finish its work"); }
 void synchronize(Stream stream) {
   check(cudaStreamSynchronize(stream_of(stream)), "finish its work");
+}
+
+void begin_capture(Stream stream) {
+  check(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal),
+        "capture a graph");
+}
+Graph end_capture(Stream stream) {
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamEndCapture(stream_of(stream), &graph), "capture a graph");
+  cudaGraphExec_t made = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&made, graph, 0);
+  cudaGraphDestroy(graph);
+  check(status, "make a graph");
+  return made;
+}
+void release_graph(Graph graph) noexcept {
+  if (!is_child()) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
+}
+void start(Graph graph, Stream stream) {
+  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream_of(stream)), "start a graph");
 }
 
 }  // namespace cuda

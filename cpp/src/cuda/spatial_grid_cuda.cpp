@@ -310,6 +310,7 @@ class SpatialGridCudaIndex final : public MovableIndex {
   }
   void match(const EventBatch& events, std::size_t begin, std::size_t end, Scratch& given_scratch,
              Collector& out) const override;
+  bool reads_columns() const override { return true; }
   std::size_t n_bytes() const override {
     return sizeof(*this) + on_device_.n_bytes() + on_host_->n_bytes();
   }

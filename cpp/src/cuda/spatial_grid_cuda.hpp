@@ -78,6 +78,7 @@ class GridBuffers {
   void begin(const MatchResults& to, Stream stream) { counts_.begin(to, stream); }
   void match(const GridOnDevice& index, const NumberEvents& events, Stream stream);
   void finish(Stream stream) { counts_.finish(stream); }
+  CallCounts& counts() { return counts_; }
 
  private:
   std::size_t most_events_;

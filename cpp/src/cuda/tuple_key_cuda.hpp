@@ -54,6 +54,7 @@ class TupleKeyBuffers {
   void begin(const MatchResults& to, Stream stream) { counts_.begin(to, stream); }
   void match(const TupleKeyOnDevice& index, const NumberEvents& events, Stream stream);
   void finish(Stream stream) { counts_.finish(stream); }
+  CallCounts& counts() { return counts_; }
 
  private:
   std::size_t most_events_;

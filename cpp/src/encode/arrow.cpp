@@ -29,6 +29,7 @@
 #include "encode/seen_attributes.hpp"
 #include "tamis/encode.hpp"
 #include "tamis/error.hpp"
+#include "tamis/event_columns.hpp"
 
 namespace tamis {
 
@@ -54,6 +55,8 @@ class Encoder {
 
   // True if the batch now has strings that lie in the array's buffers.
   bool encode();
+  // Can a device read all columns where they are? Then this says where that is.
+  bool find_columns(IsForDevice is_for_device, EventColumns& columns) const;
 
  private:
   struct FlatColumn {
@@ -263,6 +266,59 @@ bool Encoder::encode() {
                      [&](const FlatColumn& flat) { return has_strings(flat.column); }) ||
          std::any_of(maps_.begin(), maps_.end(),
                      [&](const MapColumn& map) { return has_strings(map.values); });
+}
+
+// Where the column's numbers lie, if a device can read them there.
+bool find_numbers(const Column& column, AttributeId attribute, IsForDevice is_for_device,
+                  NumberColumn& found) {
+  const std::size_t size = size_of(column.number);
+  if (size == 0 || reinterpret_cast<std::uintptr_t>(column.values) % size != 0) return false;
+  if (!is_for_device(column.values)) return false;
+  if (column.validity != nullptr && !is_for_device(column.validity)) return false;
+  found = {column.values, column.validity, column.offset, attribute, column.number};
+  return true;
+}
+
+// Its names are looked up once for all rows.
+bool find_map(const MapColumn& map, KeyCache& cache, IsForDevice is_for_device,
+              EventColumns& columns) {
+  constexpr std::size_t kMostKeys = 1 << 16;
+  const std::size_t n_keys = map.keys.dictionary_values.size();
+  if (map.validity != nullptr || map.entry_validity != nullptr || map.keys.may_be_absent ||
+      n_keys == 0 || n_keys > kMostKeys || map.values.dictionary != nullptr ||
+      reinterpret_cast<std::uintptr_t>(map.offsets) % sizeof(std::int32_t) != 0 ||
+      !is_for_device(map.offsets)) {
+    return false;
+  }
+  if (!find_numbers(map.keys, 0, is_for_device, columns.map.keys) ||
+      !find_numbers(map.values, 0, is_for_device, columns.map.values)) {
+    return false;
+  }
+  for (const EventValue& key : map.keys.dictionary_values) {
+    columns.attribute_of.push_back(cache.find(key.string()));
+  }
+  columns.map.offsets = static_cast<const std::int32_t*>(map.offsets) + map.offset;
+  columns.map.n_entries = map.n_entries;
+  columns.map.n_keys = static_cast<std::uint32_t>(n_keys);
+  return true;
+}
+
+bool Encoder::find_columns(IsForDevice is_for_device, EventColumns& columns) const {
+  if (validity_ != nullptr || maps_.size() > 1 || array_.length == 0) return false;
+  if (maps_.empty() && flat_.empty()) return false;
+  for (const FlatColumn& flat : flat_) {
+    if (flat.column.dictionary != nullptr ||
+        !find_numbers(flat.column, flat.id, is_for_device, columns.columns.emplace_back())) {
+      return false;
+    }
+  }
+  for (const Coordinate& coordinate : position_) {
+    if (coordinate.column.dictionary != nullptr ||
+        !find_numbers(coordinate.column, 0, is_for_device, columns.position.emplace_back())) {
+      return false;
+    }
+  }
+  return maps_.empty() || find_map(maps_[0], KeyCache::of_thread(names_), is_for_device, columns);
 }
 
 void Encoder::encode_rows(std::int64_t begin, std::int64_t end) {
@@ -488,15 +544,42 @@ void encode_arrow(ArrowArray* array, const ArrowSchema* schema, const Names& nam
   }
 }
 
-void encode_arrow_rows(const ArrowArray& array, const ArrowSchema* schema, std::size_t begin,
-                       std::size_t end, const Names& names, const PositionNames& position,
-                       EventBatch& batch) {
+namespace {
+
+// Owns nothing.
+ArrowArray rows_of(const ArrowArray& array, std::size_t begin, std::size_t end) {
   ArrowArray rows = array;
   rows.offset += static_cast<std::int64_t>(begin);
   rows.length = static_cast<std::int64_t>(end - begin);
   rows.private_data = nullptr;
   rows.release = [](ArrowArray* held) { held->release = nullptr; };
+  return rows;
+}
+
+}  // namespace
+
+void encode_arrow_rows(const ArrowArray& array, const ArrowSchema* schema, std::size_t begin,
+                       std::size_t end, const Names& names, const PositionNames& position,
+                       EventBatch& batch) {
+  ArrowArray rows = rows_of(array, begin, end);
   encode_arrow(&rows, schema, names, position, batch);
+}
+
+void keep_arrow_rows(const ArrowArray& array, const ArrowSchema* schema, std::size_t begin,
+                     std::size_t end, const Names& names, const PositionNames& position,
+                     IsForDevice is_for_device, EventBatch& batch) {
+  const ArrowArray rows = rows_of(array, begin, end);
+  batch.encode_for(names);
+  Encoder encoder(rows, *schema, names, position, batch);
+  auto columns = std::make_shared<EventColumns>(
+      end - begin, [=, &array, &names](std::size_t first, std::size_t last, EventBatch& to) {
+        encode_arrow_rows(array, schema, begin + first, begin + last, names, position, to);
+      });
+  if (encoder.find_columns(is_for_device, *columns)) {
+    batch.keep(std::move(columns));
+  } else {
+    encoder.encode();  // the array outlives the batch
+  }
 }
 
 }  // namespace tamis

@@ -68,7 +68,8 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
         twin->match(events, begin, end, scratch.of_twin[at], group.index(), *scratch.of_group[at],
                     collector);
       } else {
-        group.index().match(events, begin, end, *scratch.of_group[at], collector);
+        const EventBatch& readable = group.index().reads_columns() ? events : events.rows();
+        group.index().match(readable, begin, end, *scratch.of_group[at], collector);
       }
       part.counters += collector.counters;
     }
@@ -83,7 +84,7 @@ MatchPart match_range(const Snapshot& snapshot, const EventBatch& events,
     Collector& collector = add_collector(setup);
     const PivotIndex& index = *snapshot.delta->index();
     if (!workspace.delta_scratch) workspace.delta_scratch = index.make_scratch();
-    index.match_first(snapshot.n_delta_filters, snapshot.names->size(), events, begin, end,
+    index.match_first(snapshot.n_delta_filters, snapshot.names->size(), events.rows(), begin, end,
                       *workspace.delta_scratch, collector);
     part.counters += collector.counters;
   }

@@ -6,6 +6,7 @@
 
 #include "common/thread_pool.hpp"
 #include "state.hpp"
+#include "tamis/event_columns.hpp"
 #include "tasks.hpp"
 
 namespace tamis {
@@ -20,6 +21,9 @@ constexpr std::size_t kMostEncoded = 16384;
 
 // Events and targets below which waking another thread to join parts costs more than it brings.
 constexpr std::size_t kMinParallelJoin = std::size_t{1} << 16;
+
+// Of each part that comes in columns, for the planner's sample.
+constexpr std::size_t kSampledRows = 2 * EventSample::kFewEvents;
 
 // Tells the translator, if there is one, how long a call took.
 class TimedCall {
@@ -208,13 +212,14 @@ void check_events(const EventBatch& events, const Snapshot& snapshot, Space spac
         "these events were encoded before subscriptions with new attributes arrived; encode them "
         "again");
   }
-  if (space == Space::earth) {
-    for (std::size_t event = 0; event < events.size(); ++event) {
-      if (events.has_position(event) && !is_place(Space::earth, events.x[event], events.y[event])) {
+  if (space == Space::earth && !(events.columns && events.columns->position.empty())) {
+    const EventBatch& rows = events.rows();
+    for (std::size_t event = 0; event < rows.size(); ++event) {
+      if (rows.has_position(event) && !is_place(Space::earth, rows.x[event], rows.y[event])) {
         throw EventError("event " + std::to_string(event) +
                          ": on earth, a position is a longitude from -180 to 360 and a latitude "
                          "from -90 to 90, not (" +
-                         std::to_string(events.x[event]) + ", " + std::to_string(events.y[event]) +
+                         std::to_string(rows.x[event]) + ", " + std::to_string(rows.y[event]) +
                          ")");
       }
     }
@@ -282,7 +287,13 @@ MatchResult Matcher::match_tasks(View view, CallKind call, std::size_t n_most,
           match_range(snapshot, events, options, counts_hits, first, last, side, rows, *workspace);
       workspace->keep_only(snapshot);
       if (state_->sample) {
-        state_->sample->see(events, first, last, options.deliver, workspace->n_until_sampled);
+        // Of columns that nobody had to decode, a few rows are.
+        if (events.columns) {
+          const EventBatch few = events.columns->first_rows(kSampledRows);
+          state_->sample->see(few, 0, few.size(), options.deliver, workspace->n_until_sampled);
+        } else {
+          state_->sample->see(events, first, last, options.deliver, workspace->n_until_sampled);
+        }
         state_->after_sampling(is_timed);
       }
     };

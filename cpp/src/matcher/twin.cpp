@@ -42,7 +42,7 @@ void Twin::match(const EventBatch& events, std::size_t begin, std::size_t end,
                  Collector& out) const {
   try {
     if (!scratch) scratch = index_->make_scratch();
-    index_->match(events, begin, end, *scratch, out);
+    index_->match(index_->reads_columns() ? events : events.rows(), begin, end, *scratch, out);
     return;
   } catch (const Error& error) {
     switch_off(error.what());
@@ -51,7 +51,7 @@ void Twin::match(const EventBatch& events, std::size_t begin, std::size_t end,
   // It fails before it begins the first event of a batch (Engine::on_device), so those that were
   // begun are whole.
   const std::size_t next = begin + out.n_events();
-  if (next < end) host.match(events, next, end, scratch_on_host, out);
+  if (next < end) host.match(events.rows(), next, end, scratch_on_host, out);
 }
 
 void Twin::follow(std::uint32_t slot, const Point& point) const {

@@ -411,6 +411,9 @@ def _live_table(mode: str, results: Sequence[Result], baseline: str) -> Table:
     return table
 
 
+_OF_BATCHES = ("packed", "end-to-end", "end-to-end-pinned", "crossover")
+
+
 def _device_table(mode: str, results: Sequence[Result], baseline: str) -> Table:
     columns = ["part", "engine", "figure", "workload", "filters", "events", "time", "events/s"]
     columns.append("of its bound")
@@ -423,7 +426,7 @@ def _device_table(mode: str, results: Sequence[Result], baseline: str) -> Table:
         for line in result["lines"]:
             seconds, n_events = line.get("seconds"), line.get("n_events")
             bound = line.get("bound_seconds")
-            is_batch = line["figure"] in ("packed", "end-to-end", "crossover")  # of all its events
+            is_batch = line["figure"] in _OF_BATCHES  # of all its events
             table.rows.append(
                 [
                     part,

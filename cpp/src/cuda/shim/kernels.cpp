@@ -3,5 +3,6 @@
 #include "cuda/ccm_kernels.hpp"
 #include "cuda/clcb_kernels.hpp"
 #include "cuda/hem_kernels.hpp"
+#include "cuda/rows_kernels.hpp"
 #include "cuda/spatial_grid_kernels.hpp"
 #include "cuda/tuple_key_kernels.hpp"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/input.hpp"
+#include "recording.hpp"
 
 #define __global__ inline
 #define TAMIS_DEVICE
@@ -39,8 +40,8 @@ inline std::uint32_t atomicOr(std::uint32_t* number, std::uint32_t bits) {
 }
 
 template <typename... Parameters, typename... Arguments>
-void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32_t n_blocks_y,
-            void*, Arguments... arguments) {
+void run_now(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32_t n_blocks_y,
+             const Arguments&... arguments) {
   blockDim = {kThreadsPerBlock, 1};
   gridDim = {n_blocks_x, n_blocks_y};
   for (std::uint32_t y = 0; y < n_blocks_y; ++y) {
@@ -54,10 +55,15 @@ void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32
   }
 }
 
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), std::uint32_t n_blocks_x, std::uint32_t n_blocks_y,
+            void*, Arguments... arguments) {
+  do_or_record([=] { run_now(kernel, n_blocks_x, n_blocks_y, arguments...); });
+}
+
 // The threads of a block run a phase one after another, then the next.
 template <typename Phases>
-void launch_phases(const Phases& phases, std::uint32_t n_blocks, std::size_t n_shared_bytes,
-                   void*) {
+void run_phases_now(const Phases& phases, std::uint32_t n_blocks, std::size_t n_shared_bytes) {
   struct alignas(16) Unit {
     std::byte bytes[16];
   };
@@ -74,6 +80,12 @@ void launch_phases(const Phases& phases, std::uint32_t n_blocks, std::size_t n_s
       }
     }
   }
+}
+
+template <typename Phases>
+void launch_phases(const Phases& phases, std::uint32_t n_blocks, std::size_t n_shared_bytes,
+                   void*) {
+  do_or_record([=] { run_phases_now(phases, n_blocks, n_shared_bytes); });
 }
 
 template <typename T>

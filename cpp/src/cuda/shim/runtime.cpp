@@ -5,10 +5,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <new>
+#include <utility>
 
 #include "cuda/device.hpp"
 #include "cuda/errors.hpp"
+#include "recording.hpp"
 #include "runtime.hpp"
 
 namespace tamis {
@@ -17,6 +22,9 @@ std::string cuda_unavailable() { return {}; }
 
 namespace cuda {
 namespace {
+
+std::mutex pinned_mutex;
+std::map<const std::byte*, std::size_t> pinned;  // bytes of each allocation
 
 // In front of each allocation: its size, and room so that what follows is aligned as CUDA aligns.
 constexpr std::size_t kHead = 256;
@@ -76,9 +84,18 @@ void release(void* memory) noexcept { n_free += give_back(memory); }
 void* allocate_pinned(std::size_t n_bytes) {
   check("allocate pinned memory");
   if (n_bytes > n_free) throw_no_memory(n_bytes, n_free);  // it is short of that, too
-  return take(n_bytes);
+  void* const memory = take(n_bytes);
+  const std::lock_guard lock(pinned_mutex);
+  pinned[static_cast<std::byte*>(memory)] = n_bytes;
+  return memory;
 }
-void release_pinned(void* memory) noexcept { give_back(memory); }
+void release_pinned(void* memory) noexcept {
+  {
+    const std::lock_guard lock(pinned_mutex);
+    pinned.erase(static_cast<std::byte*>(memory));
+  }
+  give_back(memory);
+}
 
 Stream make_stream() { return nullptr; }
 void release_stream(Stream) noexcept {}
@@ -87,24 +104,49 @@ void release_mark(Mark) noexcept {}
 
 void copy_to_device(void* to, const void* from, std::size_t n_bytes, Stream) {
   check("copy");
-  std::memcpy(to, from, n_bytes);
+  do_or_record([=] { std::memcpy(to, from, n_bytes); });
 }
 void copy_to_host(void* to, const void* from, std::size_t n_bytes, Stream) {
   check("copy");
-  std::memcpy(to, from, n_bytes);
+  do_or_record([=] { std::memcpy(to, from, n_bytes); });
 }
 void copy_on_device(void* to, const void* from, std::size_t n_bytes, Stream) {
   check("copy");
-  std::memcpy(to, from, n_bytes);
+  do_or_record([=] { std::memcpy(to, from, n_bytes); });
 }
 void clear(void* memory, std::size_t n_bytes, Stream) {
   check("clear memory");
-  std::memset(memory, 0, n_bytes);
+  do_or_record([=] { std::memset(memory, 0, n_bytes); });
 }
 void record(Mark, Stream) {}
 void wait_for(Mark, Stream) { check("wait for an event"); }
 void wait_for(Mark) { check("finish its work"); }
 void synchronize(Stream) { check("finish its work"); }
 
+void begin_capture(Stream) {
+  check("capture a graph");
+  recording = new Recording;
+}
+Graph end_capture(Stream) {
+  std::unique_ptr<Recording> made(std::exchange(recording, nullptr));
+  check("capture a graph");
+  return made.release();
+}
+void release_graph(Graph graph) noexcept { delete static_cast<Recording*>(graph); }
+void start(Graph graph, Stream) {
+  check("start a graph");
+  for (const auto& work : *static_cast<Recording*>(graph)) work();
+}
+
 }  // namespace cuda
+
+bool is_pinned(const void* memory) {
+  const auto* const at = static_cast<const std::byte*>(memory);
+  const std::lock_guard lock(cuda::pinned_mutex);
+  auto next = cuda::pinned.upper_bound(at);
+  if (next == cuda::pinned.begin()) return false;
+  --next;
+  return at < next->first + next->second;
+}
+
 }  // namespace tamis

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "encode/key_cache.hpp"
+#include "tamis/number_column.hpp"
 #include "tamis/value.hpp"
 
 namespace tamis::arrow {
@@ -31,6 +32,7 @@ struct Column {
   std::int64_t offset = 0;                 // of value 0 in the buffers
   std::int64_t length = 0;
   bool is_numeric = false;
+  NumberType number = NumberType::none;  // of plain numbers, or of indices into a dictionary
   bool is_string = false;
   bool may_be_absent = false;
 

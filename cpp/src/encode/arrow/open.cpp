@@ -114,6 +114,7 @@ Column open_column(const ArrowSchema* schema, const ArrowArray* array, std::int6
   column.length = n_needed;
   column.decode = type.decode;
   column.is_numeric = type.is_numeric;
+  column.number = type.number;
   column.is_string = type.storage == Storage::strings || type.storage == Storage::views;
   column.may_be_absent = storage == Storage::none;
   if (storage == Storage::none) return column;
@@ -135,6 +136,7 @@ Column open_column(const ArrowSchema* schema, const ArrowArray* array, std::int6
   const ArrowArray* entries = array->dictionary;
   if (entries->length < 0) malformed(what, "the length of its dictionary must not be negative");
   column.decode = find_dictionary_decoder(format_of(schema, what));
+  column.number = find_type(format_of(schema, what))->number;
   column.dictionary = std::make_unique<Column>(
       open_column(schema->dictionary, entries, 0, entries->length, entries->length, what));
   column.may_be_absent |= column.dictionary->may_be_absent;

@@ -12,7 +12,8 @@ enum class Storage : std::uint8_t { none, bits, fixed, strings, views };
 struct TypeInfo {
   Storage storage;
   DecodeFunction decode;
-  bool is_numeric;  // can be a coordinate
+  bool is_numeric;                       // can be a coordinate
+  NumberType number = NumberType::none;  // of plain numbers
 };
 
 // By the format of the C data interface. Null if events cannot hold it (a map is none of these: it

@@ -1,7 +1,7 @@
 """Through the Matcher, on all cores of the host: from Arrow to ids, and by size of batch.
 
 Events are those of pcm-default, a column map<string, int64> in ordinary memory, as its workload has
-them. Answers to a sample are compared with those of naive.
+them, and the same in pinned memory. Answers to a sample are compared with those of naive.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
+import tamis.gpu
 from tamis import _core, workloads
 from tamis.bench.gpu.parts import Figure
 from tamis.bench.measure import timed
@@ -46,6 +48,15 @@ def end_to_end(share: float, on_phase: OnPhase) -> Iterator[Figure]:
             events = events.slice(0, n_events).combine_chunks()
             steps = _steps({engine: matcher}, events)[engine]
             yield {**_facts("end-to-end", engine, workload, n_events), **steps}
+            if engine == ON_HOST or _core.cuda_unavailable():
+                continue
+            on_phase(f"{engine}, {n_events:,} events in pinned columns")
+            pinned = tamis.gpu.pin(events)
+            found = islice(matcher.match_many(pinned), N_SAMPLE)
+            if [set(ids) for ids in found] != truth:
+                raise TamisError(f"{engine} on {WORKLOAD} in pinned columns: wrong answers")
+            steps = _steps({engine: matcher}, pinned)[engine]
+            yield {**_facts("end-to-end-pinned", engine, workload, n_events), **steps}
 
 
 def crossover(n_filters: int, share: float, on_phase: OnPhase) -> Iterator[Figure]:

@@ -84,7 +84,7 @@ def _packed(lines: Sequence[Figure]) -> str:
             f"{each['n_events']:,}",
             _time(each["seconds"]),
             f"{count(rate(each))}/s",
-            each["way"],
+            _way(each),
             f"{count(each['n_events'] / each['on_device_seconds'])}/s",
             f"{each['bytes'] / each['n_events']:.0f}",
             f"{each['n_pairs'] / each['n_events']:.2g}",
@@ -97,12 +97,19 @@ def _packed(lines: Sequence[Figure]) -> str:
     text = (
         "Packed events in pinned memory to pairs (event, filter) in pinned memory, medians, the "
         "better of two ways: kernels read the events over the bus, or parts are copied while "
-        "others are matched. The bus is copying the same bytes to the device and nothing else, in "
-        "the same run. Every way's answers to a sample were those of naive."
+        "others are matched; launch by launch, or all launches as a graph. The bus is copying the "
+        "same bytes to the device and nothing else, in the same run. Every way's answers to a "
+        "sample were those of naive."
     )
     columns = ["engine", "workload", "filters", "events", "time", "events", "way"]
     columns += ["events on the device", "B/event", "pairs/event", "of the bus"]
     return "\n\n".join(["## Pinned to pinned", text, markdown_table(columns, rows)])
+
+
+def _way(figure: Figure) -> str:
+    way = figure["way"]
+    graph = figure.get("direct_graph_seconds" if way == "direct" else "in_parts_graph_seconds")
+    return f"{way}, a graph" if graph == figure["seconds"] else str(way)
 
 
 def _steps(lines: Sequence[Figure]) -> str:
@@ -196,23 +203,27 @@ def _end_to_end(lines: Sequence[Figure]) -> str:
             each["engine"],
             f"{each['n_filters']:,}",
             f"{each['n_events']:,}",
+            memory,
             f"{count(rate(each))}/s",
             _time(each["seconds"]),
             *(_time(each["steps"][name]) for name in ("encode", "match", "ids")),
         ]
-        for each in find(lines, figure="end-to-end")
+        for figure, memory in (("end-to-end", "ordinary"), ("end-to-end-pinned", "pinned"))
+        for each in find(lines, figure=figure)
     ]
     if not rows:
         return ""
     text = (
-        "From a map column of Arrow in ordinary memory through `Matcher.match_many` to `offsets` "
-        "and `ids`, on all cores of the host, medians. Each thread encodes the rows that it "
+        "From a map column of Arrow through `Matcher.match_many` to `offsets` and `ids`, on all "
+        "cores of the host, medians. In ordinary memory each thread encodes the rows that it "
         "matches: attributes and values by event, of which those of numbers are packed into pinned "
-        "memory, which kernels read; pairs come back, are sorted by event, and ids are looked up "
-        "for them. The steps at the right were measured one after the other, encoding on one "
-        "thread."
+        "memory, which kernels read. In pinned memory (`tamis.gpu.pin`) kernels read the column "
+        "itself. Pairs come back, are sorted by event, and ids are looked up for them. The steps "
+        "at the right were measured one after the other, encoding on one thread; a pinned table is "
+        "encoded there too, which it is not in one call."
     )
-    columns = ["engine", "filters", "events", "events/s", "time", "encode", "match", "ids"]
+    columns = ["engine", "filters", "events", "memory", "events/s", "time"]
+    columns += ["encode", "match", "ids"]
     return "\n\n".join(["## End to end", text, markdown_table(columns, rows)])
 
 
