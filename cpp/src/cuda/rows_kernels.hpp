@@ -110,7 +110,10 @@ __global__ void number_rows(ColumnEvents events, const RankedAttribute* ranked,
     point[0] = point[1] = point[2] = rows.none;
     results.left[reserve(&results.counts->n_left, 1)] = event;
   }
-  for (std::uint32_t at = row.n; at < rows.most; ++at) row.attributes[at] = RankedValue::kNone;
+  for (std::uint32_t at = row.n; at < rows.most; ++at) {
+    row.attributes[at] = RankedValue::kNone;
+    row.values[at] = 0;  // which is read with the others, if not used
+  }
   for (std::uint32_t at = 0; rows.points != nullptr && at < 3; ++at) {
     rows.points[std::size_t{3} * event + at] = point[at];
   }
