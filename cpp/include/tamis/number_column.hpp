@@ -70,9 +70,9 @@ struct NumberColumn {
 
 // A map of names to numbers, the names as indices into a dictionary.
 struct NumberMap {
-  const std::int32_t* offsets = nullptr;  // [rows + 1], of entries; null: there is none
-  std::int64_t n_entries = 0;  // of the whole array; an index may be no entry for all that
-  NumberColumn keys, values;   // by entry; every entry has a key
+  const std::int32_t* offsets = nullptr;        // [rows + 1], of entries; null: there is none
+  std::int64_t n_entries = 0;                   // of the whole array; offsets are not checked yet
+  NumberColumn keys, values;                    // by entry; every entry has a key
   const std::uint32_t* attribute_of = nullptr;  // [n_keys] by key
   std::uint32_t n_keys = 0;
 };

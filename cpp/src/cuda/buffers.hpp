@@ -71,7 +71,7 @@ class OwnGraph {
     } catch (...) {
       try {
         release_graph(end_capture(stream));
-      } catch (...) {  // NOLINT: what failed first says more
+      } catch (...) {  // what failed first says more
       }
       throw;
     }

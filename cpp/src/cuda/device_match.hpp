@@ -78,7 +78,7 @@ class DeviceScratch final : public Scratch {
     buffers.finish(stream);
   }
 
-  // A call like the one before becomes a graph: three to seven launches at the price of one.
+  // A call like the one before becomes a graph: two to seven launches at the price of one.
   template <typename OnDevice>
   void start(const OnDevice& index, std::size_t n_events) {
     call_.clear();
