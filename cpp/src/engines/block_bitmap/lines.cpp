@@ -32,6 +32,7 @@
 #include "ranked_events.hpp"
 #include "tamis/error.hpp"
 #include "tamis/prefetch.hpp"
+#include "tamis/reused_vector.hpp"
 
 namespace tamis::block_bitmap {
 namespace {
@@ -45,14 +46,20 @@ constexpr std::size_t kRareShare = 16;
 constexpr std::size_t kMinBlockMajor = 8;
 constexpr std::size_t kColumnSample = 2048;  // filters of a tuple that decide about its columns
 constexpr std::size_t kMaxPending = std::size_t{1} << 22;
-constexpr std::size_t kPrefetchBlocks = 3;
+// Blocks of one event whose lines are fetched ahead, to the second cache: the first one can wait
+// for some 24 lines at a time, and an event of hem-default then took 37 us instead of 25.
+constexpr std::size_t kPrefetchBlocks = 8;
 // Events that visit a block, from which on all of its lines are worth to be fetched beforehand.
 constexpr std::size_t kMinStream = 32;
 constexpr std::size_t kPrefetchColumns = 16;
-constexpr std::size_t kMaxLanes = 64;       // of a record; further intervals are left to the table
-constexpr std::size_t kRunsAhead = 4;       // whose targets are fetched while others are added
-constexpr std::size_t kFetchedPlaces = 16;  // candidates whose records are fetched together
-constexpr std::size_t kFetchedOfTile = 48;  // likewise, of many events
+constexpr std::size_t kMaxLanes = 64;  // of a record; further intervals are left to the table
+// While filters are added: the runs whose targets are fetched, those that are fetched themselves,
+// and the filters of one event whose targets are.
+constexpr std::size_t kRunsAhead = 4, kRunsFarAhead = 16, kTargetsAhead = 16;
+// Candidates whose records are fetched together: of many events, and those of one event that wait
+// until the older half is verified. Fewer where each may be the last one that is needed, and no
+// more than the second cache keeps beside lines.
+constexpr std::size_t kFetchedOfTile = 48, kMinWaiting = 32, kMaxWaiting = 256;
 // As many filters for a target, and settled targets save more than block by block does.
 constexpr std::size_t kFiltersPerTarget = 64;
 
@@ -80,10 +87,10 @@ class LinesScratch final : public Scratch {
     std::uint16_t event = 0;
     std::uint8_t words = 0;
   };
-  std::vector<Visit> visits;
+  ReusedVector<Visit> visits;
   std::vector<std::uint16_t> line_places;  // [tile][kMaxColumns], or [tuples][kMaxColumns]
   std::vector<std::uint32_t> visit_ends;   // [blocks of a tuple + 1]
-  std::vector<Visitor> visitors;           // by block
+  ReusedVector<Visitor> visitors;          // by block
   struct Run {                             // what an event has found in a block
     std::uint32_t event = 0, begin = 0, end = 0;
   };
@@ -102,8 +109,8 @@ class LinesScratch final : public Scratch {
     FilterIdx filter = 0;
   };
   std::vector<std::uint64_t> heads;  // of the records that hold
-  std::vector<FilterIdx> found;
-  std::vector<Run> runs, by_event;
+  ReusedVector<FilterIdx> found;
+  ReusedVector<Run> runs, by_event;
   std::vector<Open> open;
   std::vector<std::uint32_t> run_ends;  // [n_events + 1]
   std::size_t tile = 64;                // grows while what is pending stays small
@@ -201,13 +208,19 @@ class LinesIndex final : public Index {
   // Calls visit(block, words) for each block of the tuple that the event must visit.
   template <typename Visit>
   void summarize(const Tuple& tuple, const std::uint8_t* rows, Tally& tally, Visit visit) const;
+  void prefetch_summary(const Tuple& tuple, const std::uint8_t* rows) const {
+    const std::uint64_t* summary = summaries_.data() + tuple.first_summary;
+    for (std::uint32_t at = 0; at < tuple.n_attributes; ++at) {
+      prefetch_line(summary + (at * kRows + rows[tuple.attributes[at]]) * words_of(tuple));
+    }
+  }
   // Appends the records of the filters that are left.
   void add_places(std::uint32_t block, const Line& left, std::vector<std::uint32_t>& places) const;
   void prefetch_records(std::span<const std::uint32_t> places) const {
     for (const std::uint32_t place : places) {
       const std::uint32_t* record = records_.data()->words + kPlaceWords * std::size_t{place};
-      prefetch_line(record);
-      if (has_long_records_) prefetch_line(record + std::size(RecordLine{}.words));
+      prefetch_line_far(record);
+      if (has_long_records_) prefetch_line_far(record + std::size(RecordLine{}.words));
     }
   }
   // Writes the heads of the records that hold to scratch.heads.
@@ -223,8 +236,9 @@ class LinesIndex final : public Index {
             LinesScratch& scratch) const;
   void match_one(const EventBatch& events, std::size_t event, std::size_t in_tile,
                  LinesScratch& scratch, Collector& out, Tally& tally) const;
-  void verify(const EventBatch& events, std::size_t event, std::size_t in_tile, bool& is_loaded,
-              LinesScratch& scratch, Collector& out, Tally& tally) const;
+  void verify(const EventBatch& events, std::size_t event, std::size_t in_tile,
+              std::size_t n_places, bool& is_loaded, LinesScratch& scratch, Collector& out,
+              Tally& tally) const;
   void match_tile(const EventBatch& events, std::size_t begin, std::size_t end,
                   LinesScratch& scratch, Collector& out, Tally& tally) const;
   void find_visitors(std::uint16_t at_tuple, std::size_t n_events, LinesScratch& scratch,
@@ -507,35 +521,28 @@ void LinesIndex::load(const EventBatch& events, std::size_t begin, std::size_t e
       });
 }
 
+// Of the candidates whose records were asked for, the first n_places.
 void LinesIndex::verify(const EventBatch& events, std::size_t event, std::size_t in_tile,
-                        bool& is_loaded, LinesScratch& scratch, Collector& out,
-                        Tally& tally) const {
-  // Some records are fetched while those before them are read: all at once would wait in line.
-  std::span<const std::uint32_t> rest = scratch.places;
-  prefetch_records(rest.first(std::min(rest.size(), kFetchedPlaces)));
-  while (!rest.empty()) {
-    const std::span<const std::uint32_t> places = rest.first(std::min(rest.size(), kFetchedPlaces));
-    rest = rest.subspan(places.size());
-    prefetch_records(rest.first(std::min(rest.size(), kFetchedPlaces)));
-    const std::size_t n_heads =
-        find_records(places, scratch.events.of(in_tile), simd(), scratch, tally);
-    for (std::size_t at = 0; at < n_heads; ++at) {
-      out.prefetch(static_cast<FilterIdx>(scratch.heads[at]));
-    }
-    for (std::size_t at = 0; at < n_heads; ++at) {
-      const auto filter = static_cast<FilterIdx>(scratch.heads[at]);
-      if (scratch.heads[at] & kNeedsTable) {
-        if (out.has(filter)) continue;
-        if (!is_loaded) {
-          scratch.event.load(events, event, table_->n_attributes(), table_->space());
-          is_loaded = true;
-        }
-        if (!table_->accepts(filter, scratch.event)) continue;
+                        std::size_t n_places, bool& is_loaded, LinesScratch& scratch,
+                        Collector& out, Tally& tally) const {
+  const std::size_t n_heads = find_records(std::span(scratch.places).first(n_places),
+                                           scratch.events.of(in_tile), simd(), scratch, tally);
+  const auto filter_at = [&](std::size_t at) { return static_cast<FilterIdx>(scratch.heads[at]); };
+  for (std::size_t at = 0; at < std::min(kTargetsAhead, n_heads); ++at) out.prefetch(filter_at(at));
+  for (std::size_t at = 0; at < n_heads; ++at) {
+    if (at + kTargetsAhead < n_heads) out.prefetch(filter_at(at + kTargetsAhead));
+    if (scratch.heads[at] & kNeedsTable) {
+      if (out.has(filter_at(at))) continue;
+      if (!is_loaded) {
+        scratch.event.load(events, event, table_->n_attributes(), table_->space());
+        is_loaded = true;
       }
-      out.add(filter);
+      if (!table_->accepts(filter_at(at), scratch.event)) continue;
     }
+    out.add(filter_at(at));
   }
-  scratch.places.clear();
+  scratch.places.erase(scratch.places.begin(),
+                       scratch.places.begin() + static_cast<std::ptrdiff_t>(n_places));
 }
 
 void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::size_t in_tile,
@@ -545,12 +552,13 @@ void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::siz
   const std::uint8_t* cells = scratch.cells.data() + in_tile * n_attributes;
   scratch.visits.clear();
   scratch.line_places.resize(std::max(scratch.line_places.size(), tuples_.size() * kMaxColumns));
+  const std::uint8_t* rows = scratch.rows.data() + in_tile * n_attributes;
+  for (const Tuple& tuple : tuples_.span()) prefetch_summary(tuple, rows);
   for (std::uint16_t at = 0; at < tuples_.size(); ++at) {
     const std::size_t n_before = scratch.visits.size();
-    summarize(tuples_[at], scratch.rows.data() + in_tile * n_attributes, tally,
-              [&](std::uint32_t block, std::uint8_t words) {
-                scratch.visits.push_back({block, at, words});
-              });
+    summarize(tuples_[at], rows, tally, [&](std::uint32_t block, std::uint8_t words) {
+      scratch.visits.push_back({block, at, words});
+    });
     if (scratch.visits.size() == n_before) continue;
     find_places(tuples_[at], cells, scratch.line_places.data() + at * kMaxColumns);
   }
@@ -559,12 +567,13 @@ void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::siz
     const Line* lines = lines_of(tuple, visit.block);
     const std::uint16_t* places = scratch.line_places.data() + visit.tuple * kMaxColumns;
     const std::size_t n_columns = std::min<std::size_t>(tuple.n_columns, kPrefetchColumns);
-    for (std::size_t at = 0; at < n_columns; ++at) prefetch_line(lines + places[at]);
+    for (std::size_t at = 0; at < n_columns; ++at) prefetch_line_far(lines + places[at]);
   };
   const std::size_t n_visits = scratch.visits.size();
   for (std::size_t at = 0; at < std::min(kPrefetchBlocks, n_visits); ++at) {
     prefetch(scratch.visits[at]);
   }
+  const std::size_t n_waiting = out.can_repeat() ? kMinWaiting : kMaxWaiting;
   bool is_loaded = false;
   Line left;
   for (std::size_t at = 0; at < n_visits; ++at) {
@@ -574,13 +583,18 @@ void LinesIndex::match_one(const EventBatch& events, std::size_t event, std::siz
                    scratch.line_places.data() + visit.tuple * kMaxColumns, kernels, left, tally)) {
       continue;
     }
+    const std::size_t n_before = scratch.places.size();
     add_places(visit.block, left, scratch.places);
-    if (out.can_repeat() && scratch.places.size() >= kFetchedPlaces) {
-      verify(events, event, in_tile, is_loaded, scratch, out, tally);
-      if (out.has_all()) return;
+    prefetch_records(std::span<const std::uint32_t>(scratch.places).subspan(n_before));
+    if (scratch.places.size() < n_waiting) continue;
+    verify(events, event, in_tile, scratch.places.size() - n_waiting / 2, is_loaded, scratch, out,
+           tally);
+    if (out.can_repeat() && out.has_all()) {
+      scratch.places.clear();
+      return;
     }
   }
-  verify(events, event, in_tile, is_loaded, scratch, out, tally);
+  verify(events, event, in_tile, scratch.places.size(), is_loaded, scratch, out, tally);
 }
 
 // Which events visit each block of the tuple, and where their lines lie there.
@@ -708,6 +722,9 @@ void LinesIndex::match_tile(const EventBatch& events, std::size_t begin, std::si
     for (; at < scratch.run_ends[event]; ++at) {
       const LinesScratch::Run& run = scratch.by_event[at];
       for (std::uint32_t each = run.begin; each < run.end; ++each) out.add(scratch.found[each]);
+      if (at + kRunsFarAhead < scratch.by_event.size()) {
+        prefetch_line(scratch.found.data() + scratch.by_event[at + kRunsFarAhead].begin);
+      }
       if (at + kRunsAhead >= scratch.run_ends[event]) continue;
       const LinesScratch::Run& ahead = scratch.by_event[at + kRunsAhead];
       for (std::uint32_t each = ahead.begin; each < ahead.end; ++each) {

@@ -38,13 +38,17 @@ class RankedEvents {
     }
     constexpr std::uint64_t kAhead = 24;  // values: the tables of many attributes are large
     const std::uint64_t last = events.offsets[end];
+    const auto prefetch = [&](std::uint64_t at) {
+      if (at < last && events.attributes[at] < n_attributes) {
+        ranks.prefetch(events.attributes[at], events.values[at]);
+      }
+    };
+    for (std::uint64_t each = 0; each < kAhead; ++each) prefetch(events.offsets[begin] + each);
     for (std::size_t event = 0; event < n_events; ++event) {
       const std::size_t first = event * n_attributes;
       for (std::uint64_t at = events.offsets[begin + event]; at < events.offsets[begin + event + 1];
            ++at) {
-        if (at + kAhead < last && events.attributes[at + kAhead] < n_attributes) {
-          ranks.prefetch(events.attributes[at + kAhead], events.values[at + kAhead]);
-        }
+        prefetch(at + kAhead);
         const AttributeId attribute = events.attributes[at];
         if (attribute >= n_attributes) continue;
         const std::uint32_t rank = ranks.rank(attribute, events.values[at]);
