@@ -148,6 +148,26 @@ def test_it_reckons_with_how_events_are_delivered() -> None:
     assert after.best_single_ns < before.best_single_ns
 
 
+def test_it_reckons_with_how_events_come_and_what_is_asked_of_them() -> None:
+    # Two thirds of the subscriptions match: one by one hem may win, in batches it is far behind.
+    workload = workloads.get("hem-w-0.9-psi-s-5", n_subscriptions=20_000)
+    matcher = tamis.Matcher(threads=1)
+    matcher.subscribe_many(workload.subscriptions().read_all())
+    events = workload.events(200).read_all()
+    for event in events.to_pylist():
+        matcher.match(event)
+    matcher.flush()
+    (before,) = matcher.plan().segments
+    for _ in range(50):
+        matcher.match_many(events, output="bitset")
+    matcher.flush()
+    (after,) = matcher.plan().segments
+    assert engines_of(matcher) == {"block-bitmap"}
+    for segment in (before, after):
+        tried = {each.engine for each in segment.groups[0].estimates}
+        assert {"hem", "block-bitmap"} <= tried  # or it could not lose
+
+
 def test_the_sample_of_events_is_bounded_and_slides() -> None:
     matcher = tamis.Matcher(threads=1)
     matcher.subscribe_many({"id": [1, 2, 3], "predicate": ["a = 1", "b = 2", "c > 3"]})

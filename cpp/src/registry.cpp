@@ -92,7 +92,7 @@ constexpr CostModel kHemCosts[] = {{.near = {.event = 200,
                                             .cell = 10,
                                             .bit = 0.3},
                                     .least_share = 0.4,
-                                    .needs_alone = true}};
+                                    .needs_events = true}};
 constexpr CostModel kNaiveCosts[] = {
     {.near = {.event = 40, .string = 5, .match = 4, .filter = 1.4, .cell = 16},
      .far = {.event = 40, .string = 5, .match = 6, .filter = 2, .cell = 30}}};

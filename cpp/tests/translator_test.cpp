@@ -237,8 +237,9 @@ TEST(translator_remembers_large_calls_for_a_while_and_tries_each_group_once) {
   };
   const std::shared_ptr<const Segment> segment = segment_of("tuple-key");
   const Group& group = segment->groups()[0];
-  const SampledEvents events{random_events(random, 64, 2), 0};
-  const SampledEvents for_subscribers{random_events(random, 64, 2), 1};
+  const SampledEvents events{random_events(random, 64, 2), {}};
+  SampledEvents for_subscribers{random_events(random, 64, 2), {}};
+  for_subscribers.uses.add({false, Output::ids, Deliver::subscribers}, 64, 1000);
   Translator translator(std::nullopt, 2);
   CHECK(!translator.wants(*segment));
   translator.see_call({Translator::kLargeCall - 1, false}, Side::host, 1);
@@ -255,7 +256,7 @@ TEST(translator_remembers_large_calls_for_a_while_and_tries_each_group_once) {
   CHECK(group.twin() == nullptr);
 
   translator.see_call({Translator::kLargeCall, false}, Side::host, 1);
-  translator.translate(*segment, {random_events(random, 3, 2), 0}, false);
+  translator.translate(*segment, {random_events(random, 3, 2), {}}, false);
   CHECK(group.twin() == nullptr);  // too few events: later
   translator.translate(*segment, events, false);
   const Twin* const first = group.twin();

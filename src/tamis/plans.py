@@ -100,7 +100,7 @@ class SegmentPlan:
     n_events        that the plan rests on; is_guess: made up from the filters, none were seen
     n_attributes    of an event on average
     positions       share of events that have one
-    to_subscribers  share of events that were delivered to subscribers
+    to_subscribers  share of the time of matching that went to events for subscribers
     n_matches       of an event, estimated
     planning_s      CPU time of planning
     best_ns         an event with the plan that the newest estimates favour

@@ -102,11 +102,11 @@ struct WorkCost {
 };
 
 struct CostModel {
-  WorkCost near;             // where the index lies in the caches of a core
-  WorkCost far;              // where it lies in memory
-  bool needs_areas = false;  // it gains nothing from filters without an area
-  double least_share = 0;    // of the filters that match an event; it is not tried with fewer
-  bool needs_alone = false;  // it is not tried for events that come in batches
+  WorkCost near;              // where the index lies in the caches of a core
+  WorkCost far;               // where it lies in memory
+  bool needs_areas = false;   // it gains nothing from filters without an area
+  double least_share = 0;     // of the filters that match an event; it is not tried with fewer
+  bool needs_events = false;  // it is not tried while events, and how they come, are guessed
   // Of the filters that an engine must look at until some ten subscribers are settled: this one has
   // those in front that match most events.
   double settling = 1;

@@ -168,7 +168,7 @@ struct SegmentReasons {
   bool is_guess = false;      // no events were seen: they were made up from the filters
   double n_attributes = 0;    // of an event
   double positions = 0;       // share of events
-  double to_subscribers = 0;  // share of events delivered so
+  double to_subscribers = 0;  // share of the time that went to events delivered so
   double n_matches = 0;       // of an event
   double planning_s = 0;
   double best_ns = 0;         // of the plan that the estimates favour

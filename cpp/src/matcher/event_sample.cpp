@@ -8,20 +8,41 @@ namespace {
 // Events that knew fewer of the attributes than this say too little about new ones.
 constexpr double kKnownShare = 0.9;
 
+// Odd, for workloads repeat in round numbers.
+std::size_t stride_of(double row_ns) {
+  constexpr double kMost = EventSample::kMostStride;
+  const double wanted = EventSample::kSampledNs / std::max(row_ns, 1.0);
+  return static_cast<std::size_t>(std::clamp(wanted, 1.0, kMost)) | 1;
+}
+
 }  // namespace
 
 void EventSample::take(const EventBatch& events, std::size_t begin, std::size_t end,
-                       Deliver deliver, std::size_t& n_until_next) {
+                       const Match& match, std::size_t& n_until_next) {
+  const double row_ns = match.event_ns * match.events_each_row;
+  const std::size_t stride = stride_of(row_ns);
   std::size_t event = begin + n_until_next;
   const std::unique_lock lock(ring_lock_, std::try_to_lock);
-  for (; event < end; event += n_taken() < kMostEvents ? 1 : kStride) {
-    if (lock.owns_lock()) copy(events, event, deliver, end - begin < kFewEvents);
+  for (std::size_t step = 1; event < end; event += step) {
+    step = n_taken() < kMostEvents ? 1 : stride;
+    if (!lock.owns_lock()) continue;
+    copy(events, event);
+    // It stands for those that are passed over now.
+    const auto n_rows = static_cast<double>(step);
+    uses_.add(match.use, n_rows * match.events_each_row, n_rows * row_ns);
   }
   n_until_next = event - end;
+  if (!lock.owns_lock()) return;
+  has_other_use_.store(difference(known_uses_, uses_) >= kOtherUse, std::memory_order_relaxed);
 }
 
-void EventSample::copy(const EventBatch& events, std::size_t event, Deliver deliver,
-                       bool is_alone) {
+void EventSample::know_uses() {
+  const std::lock_guard lock(ring_lock_);
+  known_uses_ = uses_;
+  forget_other_use();
+}
+
+void EventSample::copy(const EventBatch& events, std::size_t event) {
   const std::size_t first = events.offsets[event], last = events.offsets[event + 1];
   std::size_t n_bytes = 0;
   for (std::size_t at = first; at < last; ++at) {
@@ -44,8 +65,6 @@ void EventSample::copy(const EventBatch& events, std::size_t event, Deliver deli
     target.x = events.x[event];
     target.y = events.y[event];
   }
-  target.deliver = deliver;
-  target.is_alone = is_alone;
   target.n_known = events.n_known;
   target.catalogue_id = events.catalogue_id;
   n_taken_.fetch_add(1, std::memory_order_relaxed);
@@ -82,13 +101,8 @@ SampledEvents EventSample::read(std::uint64_t catalogue_id, std::size_t n_names)
       all.add_position(event.has_position ? event.x : kNone, event.has_position ? event.y : kNone);
     }
     all.end_event();
-    sampled.to_subscribers += event.deliver == Deliver::subscribers ? 1 : 0;
-    sampled.alone += event.is_alone ? 1 : 0;
   }
-  if (all.size() > 0) {
-    sampled.to_subscribers /= static_cast<double>(all.size());
-    sampled.alone /= static_cast<double>(all.size());
-  }
+  sampled.uses = uses_;
   return sampled;
 }
 

@@ -1,10 +1,14 @@
 // A sliding sample of the events that a matcher has seen, for its planner.
 //
 //     ring   [kMostEvents]   copies of events, the oldest is overwritten
+//     uses                   how they came, and what they took (uses.hpp)
 //
-// Every event until the ring is full, then one of kStride. A thread that matches counts down in its
-// own workspace, so an event that is not taken costs a comparison; one that is taken is copied if
-// nobody else is at the ring, and left out otherwise: no match ever waits.
+// Every event until the ring is full, then one for each kSampledNs of matching, but at most one of
+// kMostStride: an event of 2 ms is taken, of those of 200 ns one in 125. With a fixed stride the
+// sample of a matcher whose events take 2 ms would turn over once in a minute. A thread that
+// matches counts down in its own workspace, and has the clock only where it takes an event, so one
+// that is not taken costs a comparison; one that is taken is copied if nobody else is at the ring,
+// and left out otherwise: no match ever waits.
 #pragma once
 
 #include <algorithm>
@@ -15,35 +19,44 @@
 #include <string>
 #include <vector>
 
-#include "tamis/collector.hpp"
 #include "tamis/event_batch.hpp"
+#include "uses.hpp"
 
 namespace tamis {
 
 struct SampledEvents {
   EventBatch events;
-  double to_subscribers = 0;  // share of them that was delivered to subscribers
-  bool is_for_subscribers() const { return to_subscribers >= 0.5; }
-  double alone = 0;  // share of them that came in calls of few events
+  Uses uses;
+  bool is_for_subscribers() const { return uses.to_subscribers() >= 0.5; }
 };
 
 class EventSample {
  public:
   static constexpr std::size_t kMostEvents = 256;
-  static constexpr std::size_t kStride = 127;  // a prime: workloads repeat in round numbers
+  static constexpr double kSampledNs = 25'000;
+  static constexpr std::size_t kMostStride = 127;
   // Larger events are left out: the sample stays below 256 times this.
   static constexpr std::size_t kMostValues = 4096, kMostStringBytes = 64 * 1024;
-  static constexpr std::size_t kFewEvents = 8;  // of a call: fewer share nothing
+  // So much of the time that was spent since the planner looked went to other uses than before: it
+  // should look again.
+  static constexpr double kOtherUse = 0.5;
 
-  // Events `begin` to `end` of a match. `n_until_next` is the caller's own, and begins with 0.
-  void see(const EventBatch& events, std::size_t begin, std::size_t end, Deliver deliver,
-           std::size_t& n_until_next) {
-    if (n_until_next >= end - begin) {
-      n_until_next -= end - begin;
-      return;
-    }
-    take(events, begin, end, deliver, n_until_next);
+  // Before a match of so many rows: shall some of them be taken? Then it is to be timed.
+  // `n_until_next` is the caller's own, and begins with 0.
+  static bool wants(std::size_t n_rows, std::size_t& n_until_next) {
+    if (n_until_next < n_rows) return true;
+    n_until_next -= n_rows;
+    return false;
   }
+  // What a match was, of which some rows are taken.
+  struct Match {
+    Use use;
+    double event_ns = 0;         // that an event took
+    double events_each_row = 1;  // where it had more events than rows are shown
+  };
+  // After it: rows `begin` to `end`.
+  void take(const EventBatch& events, std::size_t begin, std::size_t end, const Match& match,
+            std::size_t& n_until_next);
   // How many were ever taken.
   std::uint64_t n_taken() const { return n_taken_.load(std::memory_order_relaxed); }
   std::size_t size() const {
@@ -51,6 +64,12 @@ class EventSample {
   }
   // The events that were encoded for these names, or nearly all of them.
   SampledEvents read(std::uint64_t catalogue_id, std::size_t n_names) const;
+
+  // The planner looks at what there is now: that is what later uses are compared with.
+  void know_uses();
+  bool has_other_use() const { return has_other_use_.load(std::memory_order_relaxed); }
+  // Until the next event is taken.
+  void forget_other_use() { has_other_use_.store(false, std::memory_order_relaxed); }
 
   // Around fork, so that the child finds the ring whole and unlocked.
   void lock() { ring_lock_.lock(); }
@@ -64,18 +83,16 @@ class EventSample {
     std::string bytes;
     double x = 0, y = 0;
     bool has_position = false;
-    Deliver deliver = Deliver::subscriptions;
-    bool is_alone = false;
     std::size_t n_known = 0;
     std::uint64_t catalogue_id = 0;
   };
-  void take(const EventBatch& events, std::size_t begin, std::size_t end, Deliver deliver,
-            std::size_t& n_until_next);
-  void copy(const EventBatch& events, std::size_t event, Deliver deliver, bool is_alone);
+  void copy(const EventBatch& events, std::size_t event);
 
   mutable std::mutex ring_lock_;
   std::array<Event, kMostEvents> ring_;
+  Uses uses_, known_uses_;  // under the lock, as the ring
   std::atomic<std::uint64_t> n_taken_{0};
+  std::atomic<bool> has_other_use_{false};
 };
 
 }  // namespace tamis

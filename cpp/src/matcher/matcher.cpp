@@ -23,7 +23,7 @@ constexpr std::size_t kMostEncoded = 16384;
 constexpr std::size_t kMinParallelJoin = std::size_t{1} << 16;
 
 // Of each part that comes in columns, for the planner's sample.
-constexpr std::size_t kSampledRows = 2 * EventSample::kFewEvents;
+constexpr std::size_t kSampledRows = 2 * kFewEvents;
 
 // Tells the translator, if there is one, how long a call took.
 class TimedCall {
@@ -283,19 +283,29 @@ MatchResult Matcher::match_tasks(View view, CallKind call, std::size_t n_most,
     MatchPart part;
     std::unique_ptr<Workspace> workspace = state_->workspaces.take();
     const auto use = [&](const EventBatch& events, std::size_t first, std::size_t last) {
+      EventSample* const sample = state_->sample.get();
+      const std::size_t n_matched = last - first;
+      const std::size_t n_rows = events.columns ? std::min(kSampledRows, n_matched) : n_matched;
+      const bool is_sampled =
+          sample != nullptr && sample->wants(n_rows, workspace->n_until_sampled);
+      const WallWatch sampled(is_sampled);
       part =
           match_range(snapshot, events, options, counts_hits, first, last, side, rows, *workspace);
       workspace->keep_only(snapshot);
-      if (state_->sample) {
+      if (is_sampled) {
+        const EventSample::Match match{
+            {n_matched < kFewEvents, options.output, options.deliver},
+            sampled.ns() / static_cast<double>(n_matched),
+            static_cast<double>(n_matched) / static_cast<double>(n_rows)};
         // Of columns that nobody had to decode, a few rows are.
         if (events.columns) {
-          const EventBatch few = events.columns->first_rows(kSampledRows);
-          state_->sample->see(few, 0, few.size(), options.deliver, workspace->n_until_sampled);
+          const EventBatch few = events.columns->first_rows(n_rows);
+          sample->take(few, 0, few.size(), match, workspace->n_until_sampled);
         } else {
-          state_->sample->see(events, first, last, options.deliver, workspace->n_until_sampled);
+          sample->take(events, first, last, match, workspace->n_until_sampled);
         }
-        state_->after_sampling(is_timed);
       }
+      if (sample != nullptr) state_->after_sampling(is_timed);
     };
     with_events(begin, end, workspace->events, use);
     state_->workspaces.give(std::move(workspace));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "segment.hpp"
+#include "uses.hpp"
 
 namespace tamis {
 
@@ -16,11 +17,9 @@ struct EventFacts {
   double usual_width = 0;         // attributes that nearly all events have, roughly; 0: they differ
   double n_strings = 0;           // values of an event that are strings
   double positions = 0;           // share of events that have one
-  double to_subscribers = 0;      // share of events that were delivered to subscribers
+  Uses uses;                      // how they came
   std::vector<double> presences;  // [n_attributes] share of events that have each
-  bool is_for_subscribers() const { return to_subscribers >= 0.5; }
-  double alone = 0;  // share of events that came in calls of few
-  bool is_alone() const { return alone >= 0.5; }
+  bool is_for_subscribers() const { return uses.to_subscribers() >= 0.5; }
 };
 
 // Work that an index does for an event, in the units of Counters.

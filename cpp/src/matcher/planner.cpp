@@ -36,9 +36,13 @@ constexpr double kMinCounted = 64;
 // An index of the first size lies in the caches of a core, of the second in memory.
 constexpr double kNearBytes = 1 << 20, kFarBytes = 64 << 20;
 // Trials are timed in rounds, each of them in turn, so that a busy moment hurts all; the least
-// counts. A round has at most so many events, and ends early after so long.
-constexpr std::size_t kTimedEvents = 64, kEventsAtOnce = 8, kRounds = 5;
+// counts. A round has at most so many events. One of single events ends early after so long; of
+// batches, which have all of them, there are fewer rounds if together they would take longer.
+constexpr std::size_t kTimedEvents = 64, kEventsAtOnce = 8, kRounds = 5, kLeastRounds = 2;
 constexpr double kRoundSeconds = 0.0005;
+// What a share of the time that went to other uses counts beside a change of attributes: it varies
+// more from one second to the next.
+constexpr double kUseWeight = 0.5;
 
 enum FilterKind : std::uint8_t { kLocated, kFixed, kOther, kNumKinds };
 constexpr const char* kKindNames[] = {"with an area", "with a fixed value", "others"};
@@ -249,36 +253,70 @@ double extrapolate(const Trial& trial, double ns, double smaller_ns) {
   return (ns - growing) * trial.full.fixed / std::max(1e-9, trial.tried.fixed) + growing * more;
 }
 
-// Single events through an index, as a match does it.
+// Events through an index, as matches do it: in each of some ways, and by their weights together.
 class Stopwatch {
  public:
-  Stopwatch(const Index& index, const TrialTargets& targets)
-      : index_(index), scratch_(index.make_scratch()), setup_(targets.setup()) {}
+  Stopwatch(const Index& index, const TrialTargets& targets, std::span<const Uses::Way> ways)
+      : index_(index), scratch_(index.make_scratch()), setup_(targets.setup()) {
+    setup_.words_per_event = (setup_.n_targets + 63) / 64;
+    for (const Uses::Way& way : ways) timed_.push_back({way});
+  }
   // Takes the time of a round; the events are the same in each.
   void run(const EventBatch& events) {
+    for (Timed& timed : timed_) {
+      const bool is_long = timed.seconds > kRounds * kRoundSeconds;
+      if (timed.way.is_alone || timed.n_rounds < kLeastRounds || !is_long) run(events, timed);
+    }
+  }
+  double least_ns() const {
+    double ns = 0;
+    for (const Timed& timed : timed_) ns += timed.way.weight * timed.least_ns;
+    return ns;
+  }
+
+ private:
+  struct Timed {
+    Uses::Way way;
+    double least_ns = std::numeric_limits<double>::infinity();
+    double seconds = 0;  // of all rounds
+    std::size_t n_rounds = 0;
+  };
+
+  void run(const EventBatch& events, Timed& timed) {
     const std::size_t n_events = std::min(events.size(), kTimedEvents);
+    const std::size_t n_each_call = timed.way.is_alone ? 1 : n_events;
+    Collector::Setup setup = setup_;
+    setup.output = timed.way.output;
+    if (setup.output == Output::bitset) {
+      bits_.resize(std::max(bits_.size(), n_each_call * setup.words_per_event));
+      setup.bits = bits_.data();
+    }
     std::size_t done = 0;
     const double begin = cpu_seconds();
     double seconds = 0;
     while (done < n_events && seconds < kRoundSeconds) {
-      const std::size_t end = std::min(done + kEventsAtOnce, n_events);
-      for (; done < end; ++done) {
-        Collector out(setup_, stamps_, buffers_);
-        index_.match(events, done, done + 1, *scratch_, out);
+      const std::size_t end = std::min(done + std::max(kEventsAtOnce, n_each_call), n_events);
+      for (; done < end; done += n_each_call) {
+        if (setup.bits != nullptr) {
+          std::fill_n(setup.bits, n_each_call * setup.words_per_event, 0);
+        }
+        Collector out(setup, stamps_, buffers_);
+        index_.match(events, done, done + n_each_call, *scratch_, out);
       }
       seconds = cpu_seconds() - begin;
     }
-    least_ns_ = std::min(least_ns_, 1e9 * seconds / static_cast<double>(done));
+    timed.least_ns = std::min(timed.least_ns, 1e9 * seconds / static_cast<double>(done));
+    timed.seconds += seconds;
+    ++timed.n_rounds;
   }
-  double least_ns() const { return least_ns_; }
 
- private:
   const Index& index_;
   std::unique_ptr<Scratch> scratch_;
   Collector::Setup setup_;
+  std::vector<Timed> timed_;
+  std::vector<std::uint64_t> bits_;
   Stamps stamps_;
   CollectorBuffers buffers_;
-  double least_ns_ = std::numeric_limits<double>::infinity();
 };
 
 class Planner {
@@ -334,7 +372,7 @@ std::vector<Estimate> Planner::candidates(const Part& part) const {
     if ((features & ~engine.features) != 0 || n_constraints > engine.n_most_constraints) continue;
     for (const CostModel& cost : engine.costs) {
       if (cost.needs_areas && !has_areas) continue;
-      if (cost.needs_alone && !facts_.is_alone()) continue;
+      if (cost.needs_events && facts_.is_guess) continue;
       Parameters given;
       Estimate& candidate = found.emplace_back();
       candidate.cost = &cost;
@@ -396,15 +434,17 @@ GroupPlan Planner::plan_part(const Part& part, bool keeps_index) {
   const std::size_t n_tried = std::min(
       part.n_filters, std::clamp(part.n_filters / kTrialShare, kMinTrialFilters, kMaxTrialFilters));
   const bool is_whole = n_tried == filters_.size();
+  const bool has_runs =
+      part.n_filters == filters_.size() && TrialTargets::are_runs(filters_.slot_of.span());
   const Sample sample{is_whole ? std::shared_ptr<const FilterTable>(filters_.table)
                                : sample_of(*filters_.table, part, n_tried),
                       is_whole && facts_.is_for_subscribers()
                           ? TrialTargets::subscribers(filters_.subscriber_of.span())
-                          : TrialTargets::own(n_tried)};
+                          : TrialTargets::own(n_tried, has_runs)};
   std::optional<Sample> smaller;
   if (n_tried < part.n_filters) {
     const std::size_t n_fewer = n_tried / kSmallerTrial;
-    smaller = {sample_of(*filters_.table, part, n_fewer), TrialTargets::own(n_fewer)};
+    smaller = {sample_of(*filters_.table, part, n_fewer), TrialTargets::own(n_fewer, has_runs)};
   }
   GroupPlan plan;
   plan.filters = part.name;
@@ -416,10 +456,11 @@ GroupPlan Planner::plan_part(const Part& part, bool keeps_index) {
     if (!trials.empty() && trials.front().n_matches < least_matches) continue;
     trials.push_back(try_out(candidate, part, sample, smaller ? &*smaller : nullptr));
   }
+  const std::vector<Uses::Way> ways = facts_.uses.ways();
   std::vector<Stopwatch> watches;  // of each trial, then of each smaller one
-  for (const Trial& trial : trials) watches.emplace_back(*trial.index, sample.targets);
+  for (const Trial& trial : trials) watches.emplace_back(*trial.index, sample.targets, ways);
   for (const Trial& trial : trials) {
-    if (trial.smaller) watches.emplace_back(*trial.smaller, smaller->targets);
+    if (trial.smaller) watches.emplace_back(*trial.smaller, smaller->targets, ways);
   }
   for (std::size_t round = 0; round < kRounds; ++round) {
     for (Stopwatch& watch : watches) watch.run(*events_);
@@ -514,7 +555,8 @@ double usual_width(const EventBatch& events) {
 TrialTargets targets_of(const Group& group, const EventFacts& facts) {
   return facts.is_for_subscribers()
              ? TrialTargets::subscribers(group.filters().subscriber_of.span())
-             : TrialTargets::own(group.size());
+             : TrialTargets::own(group.size(),
+                                 TrialTargets::are_runs(group.filters().slot_of.span()));
 }
 
 }  // namespace
@@ -539,8 +581,7 @@ double SegmentPlan::model_ns() const {
 EventFacts facts_of(const SampledEvents& sampled, bool is_guess) {
   const EventBatch& events = sampled.events;
   EventFacts facts;
-  facts.to_subscribers = sampled.to_subscribers;
-  facts.alone = sampled.alone;
+  facts.uses = sampled.uses;
   facts.is_guess = is_guess;
   facts.n_events = events.size();
   if (events.size() == 0) return facts;
@@ -560,7 +601,6 @@ EventFacts facts_of(const SampledEvents& sampled, bool is_guess) {
 
 double difference(const EventFacts& before, const EventFacts& now) {
   if (before.is_for_subscribers() != now.is_for_subscribers()) return 1;
-  if (before.is_alone() != now.is_alone()) return 1;
   double apart = std::abs(before.positions - now.positions);
   double all = 1;
   const std::size_t n_most = std::max(before.presences.size(), now.presences.size());
@@ -571,7 +611,7 @@ double difference(const EventFacts& before, const EventFacts& now) {
     apart += std::abs(share(before) - share(now));
     all += std::max(share(before), share(now));
   }
-  return apart / all;
+  return std::max(apart / all, kUseWeight * difference(before.uses, now.uses));
 }
 
 PlannedSegment build_planned(SegmentFilters filters, const SampledEvents& events) {
@@ -604,10 +644,11 @@ PlannedSegment build_planned(SegmentFilters filters, const SampledEvents& events
 
 double measure_ns(const Segment& segment, const SampledEvents& events) {
   const EventFacts facts = facts_of(events, false);
+  const std::vector<Uses::Way> ways = facts.uses.ways();
   double ns = 0;
   for (const Group& group : segment.groups()) {
     const TrialTargets targets = targets_of(group, facts);
-    Stopwatch watch(group.index(), targets);
+    Stopwatch watch(group.index(), targets, ways);
     for (std::size_t round = 0; round < kRounds; ++round) watch.run(events.events);
     ns += watch.least_ns();
   }

@@ -40,7 +40,7 @@ double measure_ns(const Segment& segment, const SampledEvents& events);
 std::shared_ptr<const SegmentPlan> plan_again(const Segment& segment, const SampledEvents& events);
 
 EventFacts facts_of(const SampledEvents& events, bool is_guess);
-// From 0, the same, to 1: how much attributes, positions and delivery of events have changed.
+// From 0, the same, to 1: how much attributes, positions and uses of events have changed.
 double difference(const EventFacts& before, const EventFacts& now);
 
 }  // namespace tamis

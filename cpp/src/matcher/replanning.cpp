@@ -19,12 +19,12 @@ constexpr double kMaxDifference = 0.2;   // of facts about events that is taken 
 constexpr double kAsExpected = 1.5;      // estimate and count may be so far apart
 constexpr std::size_t kLookEvents = 32;  // that are run through the indexes
 constexpr int kLookPause = 50;           // times as long as a look nobody asks for the next one
+constexpr int kOtherLookPause = 2;       // the same where events come in another way, at first
 
 SampledEvents first_events(const SampledEvents& sampled, std::size_t n_most) {
   const EventBatch& events = sampled.events;
   SampledEvents first;
-  first.to_subscribers = sampled.to_subscribers;
-  first.alone = sampled.alone;
+  first.uses = sampled.uses;
   EventBatch& some = first.events;
   some.n_known = events.n_known;
   some.catalogue_id = events.catalogue_id;
@@ -101,7 +101,7 @@ std::vector<SegmentReasons> Matcher::State::plan() const {
       each.is_guess = plan->events.is_guess;
       each.n_attributes = plan->events.n_attributes;
       each.positions = plan->events.positions;
-      each.to_subscribers = plan->events.to_subscribers;
+      each.to_subscribers = plan->events.uses.to_subscribers();
       each.n_matches = plan->n_matches;
       each.planning_s = plan->seconds;
       each.best_ns = plan->ns();
@@ -131,9 +131,17 @@ std::vector<SegmentReasons> Matcher::State::plan() const {
 void Matcher::State::ask_for_look() {
   const std::unique_lock lock(writer_, std::try_to_lock);
   if (!lock.owns_lock()) return;  // the next event asks again
-  if (is_look_asked_ || sample->n_taken() < next_look_) return;
-  if (std::chrono::steady_clock::now() < no_look_before_) return;
+  if (is_look_asked_) return;
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_due = sample->n_taken() >= next_look_ && now >= no_look_before_;
+  const bool is_other = sample->has_other_use() && now >= no_other_look_before_;
+  if (!is_due && !is_other) {  // not before some more events were taken: asking takes time
+    if (sample->n_taken() >= next_look_) next_look_ = sample->n_taken() + kFirstLook;
+    sample->forget_other_use();
+    return;
+  }
   is_look_asked_ = true;
+  is_for_other_use_ = is_other;
   wake_merger();
 }
 
@@ -174,6 +182,9 @@ void Matcher::State::put_off_look() {
 
 void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
   is_look_asked_ = false;
+  n_other_looks_ = std::max(0, n_other_looks_ + (is_for_other_use_ ? 1 : -1));
+  is_for_other_use_ = false;
+  sample->know_uses();
   merger_.is_busy = merger_.is_long = true;
   last_look_ = sample->n_taken();
   look_interval_ = std::min(2 * look_interval_, kMaxLookInterval);
@@ -227,6 +238,8 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   const auto ended = std::chrono::steady_clock::now();
   no_look_before_ = ended + kLookPause * (ended - began);
+  const int other_pause = std::min(kLookPause, kOtherLookPause << std::min(n_other_looks_, 8));
+  no_other_look_before_ = ended + other_pause * (ended - began);
   if (error) merge_error_ = error;
   for (const auto& segment : segments) {
     if (std::find(segments_.begin(), segments_.end(), segment) == segments_.end()) continue;

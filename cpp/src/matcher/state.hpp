@@ -125,7 +125,10 @@ class Matcher::State {
 
   // Called while matching: lets the merging thread look at the plans, if it is time to.
   void after_sampling(bool is_timed) {
-    if (sample->n_taken() < next_look_.load(std::memory_order_relaxed)) return;
+    if (sample->n_taken() < next_look_.load(std::memory_order_relaxed) &&
+        !sample->has_other_use()) {
+      return;
+    }
     if (is_timed && translator->matched_ns() < kWorthLookNs) return;
     ask_for_look();
   }
@@ -374,6 +377,11 @@ class Matcher::State {
   std::atomic<std::uint64_t> next_look_{kFirstLook};  // in events that were taken to the sample
   std::uint64_t last_look_ = 0, look_interval_ = kFirstLook;
   std::chrono::steady_clock::time_point no_look_before_;
+  // The same for a look because events come in another way. Each makes the next one wait twice as
+  // long, so that uses that alternate do not keep a core busy.
+  std::chrono::steady_clock::time_point no_other_look_before_;
+  bool is_for_other_use_ = false;  // the look that is asked for
+  int n_other_looks_ = 0;          // less those that were not
 
   std::unique_ptr<Journal> journal_;  // null: in memory alone, or closed
   JournalSizes sizes_when_read_;      // of a directory that was opened read-only

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <numeric>
 #include <span>
@@ -13,12 +14,22 @@ namespace tamis {
 
 class TrialTargets {
  public:
-  static TrialTargets own(std::size_t n_filters) {
+  // `has_runs`: words of bits are added at once, as where subscriptions follow one another.
+  static TrialTargets own(std::size_t n_filters, bool has_runs = false) {
     TrialTargets targets;
     targets.of_.resize(n_filters);
     std::iota(targets.of_.begin(), targets.of_.end(), 0u);
     targets.n_all_ = n_filters;
+    if (has_runs) targets.runs_ = find_runs(targets.of_);
     return targets;
+  }
+  // Are most words of these filters such?
+  static bool are_runs(std::span<const std::uint32_t> slot_of) {
+    std::size_t n_runs = 0;
+    for (const std::uint64_t word : find_runs(slot_of)) {
+      n_runs += static_cast<std::size_t>(std::popcount(word));
+    }
+    return 2 * 64 * n_runs > slot_of.size();
   }
   // Numbers of subscribers are those of all that ever were, and few filters may have large ones:
   // they get others, so that what is kept for each number stays within that of the filters.
@@ -44,11 +55,13 @@ class TrialTargets {
     setup.slot_of = setup.target_of = of_.data();
     setup.can_repeat = can_repeat_;
     setup.n_targets = n_all_;
+    setup.runs = runs_.empty() ? nullptr : runs_.data();
     return setup;
   }
 
  private:
   std::vector<std::uint32_t> of_;
+  std::vector<std::uint64_t> runs_;
   std::size_t n_all_ = 0;
   bool can_repeat_ = false;
 };
