@@ -36,6 +36,7 @@ from tamis.matcher import Matcher
 
 # As many as a matcher keeps of the events that it has seen.
 SHOWN_EVENTS = 256
+SHOWN_SECONDS = 3.0
 # Before each repetition: the other engines' repetitions have emptied the caches.
 WARM_UP_EVENTS = 16
 WARM_UP_SECONDS = 0.05
@@ -275,13 +276,21 @@ def _encode_singles(
 
 
 def show_singles(subject: Subject, events: pa.Table, deliver: str) -> None:
-    """Lets `auto` see events as they will be measured, before it is checked with batches."""
+    """Lets `auto` see events as they will be measured, after it was checked with batches.
+
+    It reckons with what was spent in about the last second of matching.
+    """
     if subject.engine != "auto":
         return
     matcher = subject.matcher
     shown = events.slice(0, SHOWN_EVENTS)
-    for single in _encode_singles(matcher, shown, subject.workload.position):
-        matcher._match_batch(single, deliver, "ids")
+    singles = _encode_singles(matcher, shown, subject.workload.position)
+    end = time.perf_counter() + SHOWN_SECONDS
+    while time.perf_counter() < end:
+        for single in singles:
+            matcher._match_batch(single, deliver, "ids")
+            if time.perf_counter() > end:
+                break
 
 
 def _warm_up(match: Callable[[EventBatch], Any], singles: Sequence[EventBatch]) -> None:

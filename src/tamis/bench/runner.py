@@ -446,8 +446,6 @@ class _Runner:
             self._report(cell, "checking")
             outputs = sorted({c.output for c in cells_of[each] if c.output} | {"ids"})
             try:
-                if all(c.mode == "latency" for c in cells_of[each]):
-                    modes.show_singles(subject, events, first.deliver)
                 check(subject, referee, outputs, self.plan.max_seconds)
                 subject.matcher.flush()  # auto has seen events now, and may want other engines
                 if not subject.wrong:
@@ -458,6 +456,8 @@ class _Runner:
                         first.deliver,
                         self.plan.max_seconds,
                     )
+                    if all(c.mode == "latency" for c in cells_of[each]):
+                        modes.show_singles(subject, events, first.deliver)
                     subject.matcher.flush()  # what it looks at now, it does not while measured
             except Exception:
                 subject.error = traceback.format_exc()
