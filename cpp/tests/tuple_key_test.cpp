@@ -16,6 +16,7 @@
 
 #include "against_naive.hpp"
 #include "common/simd.hpp"
+#include "engines/tuple_key/kernels.hpp"
 #include "storage/image.hpp"
 
 namespace tamis {
@@ -458,6 +459,110 @@ TEST(tuple_key_keeps_within_24_bytes_a_constraint) {
   const std::size_t n_bytes = built("tuple-key", workload.table)->n_bytes();
   CHECK(n_bytes > 6 * workload.table->n_constraints());
   CHECK(n_bytes <= 24 * workload.table->n_constraints());
+}
+
+TEST(tuple_key_guards_are_tested_alike_at_every_simd_level) {
+  using namespace tuple_key;
+  Random random(29);
+  constexpr std::uint32_t kFilters = 320;
+  std::vector<GuardChunk> chunks(kFilters / kChunkFilters);
+  const auto event = std::make_unique<EventGuards>();
+  const auto set = [&](std::uint32_t guard) {
+    event->words[guard / 32] |= 1u << (guard % 32);
+    event->folded[guard / 16 % EventGuards::kFoldedWords] |=
+        static_cast<std::uint16_t>(1u << (guard % 16));
+  };
+  set(kNoGuard);
+  std::vector<std::uint16_t> terms{kNoGuard};
+  for (int term = 0; term < 60; ++term) {
+    terms.push_back(static_cast<std::uint16_t>(2 + below(random, 65534)));
+    set(terms.back());
+  }
+  // Terms of the event, others that agree with them in the last 11 bits, anything, none and never.
+  const auto guard = [&] {
+    const std::uint16_t term = terms[below(random, terms.size())];
+    const auto other = static_cast<std::uint16_t>(term ^ 1u << (11 + below(random, 5)));
+    const std::size_t kind = below(random, 8);
+    return kind < 4    ? term
+           : kind == 4 ? other
+           : kind == 5 ? static_cast<std::uint16_t>(2 + below(random, 65534))
+           : kind == 6 ? kNoGuard
+                       : kNeverGuard;
+  };
+  for (GuardChunk& chunk : chunks) {
+    for (std::uint16_t& each : chunk.first) each = guard();
+    for (std::uint16_t& each : chunk.second) each = guard();
+  }
+  const auto has = [&](std::uint16_t term) {
+    return std::find(terms.begin(), terms.end(), term) != terms.end();
+  };
+  std::vector<const Kernels*> all{&kKernelsV2};
+#if defined(__x86_64__)
+  if (has_simd_level(SimdLevel::avx2)) all.push_back(&kKernelsAvx2);
+  if (has_simd_level(SimdLevel::avx512)) all.push_back(&kKernelsAvx512);
+#endif
+  std::size_t n_all = 0;
+  for (std::uint32_t begin = 0; begin < 40; ++begin) {
+    for (const std::uint32_t n_filters : {0u, 1u, 7u, 8u, 31u, 32u, 33u, 64u, 255u, 256u, 280u}) {
+      std::vector<std::uint32_t> expected;
+      for (std::uint32_t at = begin; at < begin + n_filters; ++at) {
+        const GuardChunk& chunk = chunks[at / kChunkFilters];
+        if (has(chunk.first[at % kChunkFilters]) && has(chunk.second[at % kChunkFilters])) {
+          expected.push_back(at);
+        }
+      }
+      for (const Kernels* kernels : all) {
+        std::vector<std::uint32_t> found(n_filters);
+        found.resize(kernels->guard(chunks.data(), begin, begin + n_filters, *event, found.data()));
+        CHECK(found == expected);
+        n_all += found.size();
+      }
+    }
+  }
+  CHECK(n_all > 1000);
+}
+
+// Under each value of a0 a list of another length, of whose filters an event accepts the last few,
+// and one that has nothing but its key.
+TEST(tuple_key_reads_lists_with_guards_of_every_length) {
+  constexpr std::size_t kLengths[] = {1, 2, 31, 32, 33, 63, 64, 65, 255, 256, 257, 300, 600, 1100};
+  const SimdLevel best = simd_level();
+  std::vector<std::string> filters;
+  EventBatch events;
+  events.n_known = 6;
+  for (std::size_t list = 0; list <= std::size(kLengths); ++list) {
+    const std::string key = "a0 = " + std::to_string(list);
+    const std::size_t n_filters = list < std::size(kLengths) ? kLengths[list] : 0;
+    for (std::size_t filter = 0; filter < n_filters; ++filter) {
+      std::string text = key;
+      const bool is_late = filter + 3 >= n_filters;
+      for (std::size_t name = 1; name < 6; ++name) {
+        if (filter == n_filters / 2) break;
+        text += " AND a" + std::to_string(name) + " = " + std::to_string(is_late ? 1 : 0);
+      }
+      filters.push_back(text);
+    }
+    for (const std::int64_t value : {0, 1, 2}) {
+      events.add(0, EventValue::of(static_cast<std::int64_t>(list)));
+      for (AttributeId name = 1; name < 6; ++name) events.add(name, EventValue::of(value));
+      events.end_event();
+    }
+  }
+  const auto table = table_of(filters, 6);
+  const Found expected = answer_of("naive", table, events).found;
+  for (const SimdLevel level : {SimdLevel::v2, SimdLevel::avx2, SimdLevel::avx512}) {
+    if (!has_simd_level(level)) continue;
+    set_simd_level(level);
+    for (const double key_terms : {1, 2}) {
+      const Parameters parameters{{"guards", 2}, {"key_terms", key_terms}};
+      const Answer answer = answer_of("tuple-key", table, events, parameters);
+      CHECK(answer.found == expected);
+      const Parameters none{{"guards", 1}, {"key_terms", key_terms}};
+      CHECK_EQ(answer.counters.filters,
+               answer_of("tuple-key", table, events, none).counters.filters);
+    }
+  }
+  set_simd_level(best);
 }
 
 // Lists of some 500 filters under one term, of which an event has the guards of one or two: most

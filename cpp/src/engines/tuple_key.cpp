@@ -33,6 +33,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -57,10 +58,13 @@ using namespace tuple_key;
 constexpr std::size_t kTileKeys = 256;
 constexpr std::size_t kMostTiledKeys = 1024;  // an event with more is matched alone
 constexpr std::size_t kTileEvents = 16;
-constexpr std::size_t kMostRuns = 256;   // of one event that are fetched before they are tested
-constexpr std::size_t kLikelyRuns = 32;  // of an event that are tested together
-constexpr std::size_t kFewKeys = 8;      // that are compared each with each
-constexpr std::size_t kListsAhead = 8;   // fetched, of a plan whose records lie in another order
+constexpr std::size_t kMostRuns = 256;       // of one event that are fetched before they are tested
+constexpr std::uint32_t kGuardedStep = 256;  // filters whose guards are tested in one go
+constexpr std::size_t kLikelyRuns = 32;      // of an event that are tested together
+constexpr std::size_t kFewKeys = 8;          // that are compared each with each
+constexpr std::size_t kListsAhead = 8;  // fetched, of a plan whose records lie in another order
+// The same of lists with guards, which are read sooner than memory brings them.
+constexpr std::size_t kGuardedAhead = 16;
 // After so many hits it is worth a look whether all targets are settled; with fewer targets sooner.
 constexpr std::size_t kLeastHits = 8, kMostHits = 256;
 constexpr double kMostRecordBytes = 18;        // for a constraint, of all copies of records
@@ -162,9 +166,9 @@ class TupleKeyScratch final : public Scratch {
   std::array<std::uint32_t, kTableTerms> small_terms{};
   std::size_t n_small_terms = 0;
   std::vector<SlotRank> slot_ranks;
-  std::vector<std::uint16_t> guards;       // terms of the tile's events, as guards
-  std::vector<std::uint32_t> guard_words;  // [kGuardWords] a bitmap of those of one event
-  std::array<std::uint32_t, kMostRuns> passed;
+  std::vector<std::uint16_t> guards;                // terms of the tile's events, as guards
+  std::unique_ptr<EventGuards> event_guards;        // those of one event; null: no plan has guards
+  std::array<std::uint32_t, 2 * kMostRuns> passed;  // filters whose guards the event has
   std::vector<std::uint32_t> keys;
   std::vector<FoundKey> found;
   std::vector<Run> runs;
@@ -221,6 +225,9 @@ class TupleKeyIndex final : public Index {
   // Appends the runs of keys that were found, and stops where these are enough for a while.
   void find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyScratch& scratch,
                  Counters& counters) const;
+  // The same in a plan with guards.
+  void find_guarded(const TileEvent& event, FoundKeys& keys, TupleKeyScratch& scratch,
+                    Counters& counters) const;
   // False: all targets are settled.
   bool verify(const EventBatch& events, const TileEvent& event, const Run* runs, std::size_t n_runs,
               TupleKeyScratch& scratch, Collector& out, bool& has_values, Counters& counters) const;
@@ -238,13 +245,24 @@ class TupleKeyIndex final : public Index {
 
   static void load_guards(const TileEvent& event, TupleKeyScratch& scratch) {
     for (std::size_t at = event.guards_begin; at < event.guards_end; ++at) {
-      scratch.guard_words[scratch.guards[at] / 32] |= 1u << (scratch.guards[at] % 32);
+      const std::uint32_t guard = scratch.guards[at];
+      scratch.event_guards->words[guard / 32] |= 1u << (guard % 32);
+      scratch.event_guards->folded[guard / 16 % EventGuards::kFoldedWords] |=
+          static_cast<std::uint16_t>(1u << (guard % 16));
     }
   }
   static void unload_guards(const TileEvent& event, TupleKeyScratch& scratch) {
     for (std::size_t at = event.guards_begin; at < event.guards_end; ++at) {
-      scratch.guard_words[scratch.guards[at] / 32] = scratch.guards[at] < 32;
+      const std::uint32_t guard = scratch.guards[at];
+      scratch.event_guards->words[guard / 32] = 0;
+      scratch.event_guards->folded[guard / 16 % EventGuards::kFoldedWords] = 0;
     }
+    if (event.guards_begin < event.guards_end) add_no_guard(*scratch.event_guards);
+  }
+  static void add_no_guard(EventGuards& guards) {
+    static_assert(kNoGuard == 0);
+    guards.words[0] = 1;
+    guards.folded[0] = 1;
   }
 
   std::shared_ptr<const FilterTable> table_;
@@ -256,6 +274,10 @@ class TupleKeyIndex final : public Index {
   Column<std::uint8_t> plan_of_width_;  // plans_.size(): test all records
   std::vector<KeyIndex> plans_;
   LikelyFilters likely_;
+  void prefetch_record(std::uint32_t record) const {
+    prefetch_line(records_.data() + record);
+    prefetch_line(records_.data() + record + prefetch_distance_);
+  }
   // A record's second cache line, or the first again, in units of 8 bytes.
   std::uint32_t prefetch_distance_ = 3;
 };
@@ -369,8 +391,8 @@ std::unique_ptr<Scratch> TupleKeyIndex::make_scratch() const {
   scratch->hits.resize(kMostHits);
   if (likely_.size() > 0 || std::any_of(plans_.begin(), plans_.end(),
                                         [](const KeyIndex& plan) { return plan.has_guards(); })) {
-    scratch->guard_words.resize(kGuardWords);
-    scratch->guard_words[0] = 1;  // "none" is always there
+    scratch->event_guards = std::make_unique<EventGuards>();
+    add_no_guard(*scratch->event_guards);
   }
   return scratch;
 }
@@ -408,9 +430,8 @@ void TupleKeyIndex::prepare_keys(TileEvent& event, TupleKeyScratch& scratch) con
   event.guards_begin = scratch.guards.size();
   if (plan.has_guards()) {
     for (const auto& [attribute, rank] : scratch.attributes) {
-      plan.for_each_guard(attribute, rank, [&](std::uint32_t guard) {
-        scratch.guards.push_back(static_cast<std::uint16_t>(guard));
-      });
+      plan.for_each_guard(attribute, rank,
+                          [&](std::uint16_t guard) { scratch.guards.push_back(guard); });
     }
   }
   event.guards_end = scratch.guards.size();
@@ -445,12 +466,8 @@ bool TupleKeyIndex::is_first_of_its_key(const TileEvent& event, const FoundKeys&
 void TupleKeyIndex::find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyScratch& scratch,
                               Counters& counters) const {
   const KeyIndex& plan = plans_[event.plan];
-  const std::uint64_t* records = records_.data();
+  if (plan.has_guards()) return find_guarded(event, keys, scratch, counters);
   const std::size_t n_most = scratch.runs.size() + kMostRuns;
-  const auto prefetch = [&](std::uint32_t record) {
-    prefetch_line(records + record);
-    prefetch_line(records + record + prefetch_distance_);
-  };
   // Lists are fetched while those before them are read; all at once they would wait in line.
   const auto prefetch_list = [&](std::size_t key) {
     if (key < keys.end) plan.prefetch_list(plan.run_of(scratch.found[key]));
@@ -464,30 +481,61 @@ void TupleKeyIndex::find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyS
     if (run.begin == run.end) continue;
     if (keys.n_entries_done == 0 && !is_first_of_its_key(event, keys, scratch)) continue;
     if (plan.is_in_order()) {
-      prefetch(run.begin);
+      prefetch_record(run.begin);
       scratch.runs.push_back(run);
       continue;
     }
     std::uint32_t entry = run.begin + keys.n_entries_done;
     const std::uint32_t end = std::min(run.end, entry + static_cast<std::uint32_t>(kMostRuns));
-    const auto add = [&](std::uint32_t place) {
-      const std::uint32_t record = plan.entries()[place];
-      prefetch(record);
+    for (; entry < end; ++entry) {
+      const std::uint32_t record = plan.entries()[entry];
+      prefetch_record(record);
       scratch.runs.push_back({record, record + 1});
-    };
-    if (plan.has_guards()) {
-      const std::size_t n_passed = scratch.kernels->guard(
-          plan.guards() + entry, end - entry, scratch.guard_words.data(), scratch.passed.data());
-      for (std::size_t at = 0; at < n_passed; ++at) add(entry + scratch.passed[at]);
-      counters.filters += end - entry - n_passed;
-      entry = end;
     }
-    for (; entry < end; ++entry) add(entry);
     if (entry < run.end) {
       keys.n_entries_done = entry - run.begin;
       return;
     }
     keys.n_entries_done = 0;
+  }
+}
+
+void TupleKeyIndex::find_guarded(const TileEvent& event, FoundKeys& keys, TupleKeyScratch& scratch,
+                                 Counters& counters) const {
+  const KeyIndex& plan = plans_[event.plan];
+  const auto prefetch_guards = [&](std::size_t key) {
+    if (key < keys.end) plan.prefetch_guards(plan.run_of(scratch.found[key]));
+  };
+  for (std::size_t ahead = 0; ahead < kGuardedAhead; ++ahead) prefetch_guards(keys.next + ahead);
+  std::size_t n_passed = 0;
+  for (; keys.next < keys.end && n_passed < kMostRuns; ++keys.next) {
+    const Run run = plan.run_of(scratch.found[keys.next]);
+    prefetch_guards(keys.next + kGuardedAhead);
+    if (run.begin == run.end) continue;
+    if (keys.n_entries_done == 0 && !is_first_of_its_key(event, keys, scratch)) continue;
+    std::uint32_t place = run.begin + keys.n_entries_done;
+    while (place < run.end && n_passed < kMostRuns) {
+      const std::uint32_t end =
+          std::min(run.end, place / kChunkFilters * kChunkFilters + kGuardedStep);
+      const std::size_t n_more = scratch.kernels->guard(
+          plan.chunks(), place, end, *scratch.event_guards, scratch.passed.data() + n_passed);
+      counters.filters += end - place - n_more;
+      for (const std::size_t all = n_passed + n_more; n_passed < all; ++n_passed) {
+        plan.prefetch_entry(scratch.passed[n_passed]);
+      }
+      place = end;
+    }
+    if (place < run.end) {
+      keys.n_entries_done = place - run.begin;
+      break;
+    }
+    counters.filters -= plan.n_fillers(run);
+    keys.n_entries_done = 0;
+  }
+  for (std::size_t at = 0; at < n_passed; ++at) {
+    const std::uint32_t record = plan.entries()[scratch.passed[at]];
+    prefetch_record(record);
+    scratch.runs.push_back({record, record + 1});
   }
 }
 
@@ -583,7 +631,7 @@ void TupleKeyIndex::match_likely_first(const EventBatch& events, TileEvent& even
   load_ranks(event, scratch);
   event.guards_begin = scratch.guards.size();
   for (const auto& [attribute, rank] : scratch.attributes) {
-    scratch.guards.push_back(static_cast<std::uint16_t>(guard_of(presence_hash(attribute))));
+    scratch.guards.push_back(guard_of(presence_hash(attribute)));
   }
   event.guards_end = scratch.guards.size();
   load_guards(event, scratch);
@@ -597,13 +645,13 @@ void TupleKeyIndex::match_likely_first(const EventBatch& events, TileEvent& even
   for (std::size_t tier = 0; goes_on && tier < likely_.n_tiers(); ++tier) {
     for (const auto& [attribute, rank] : scratch.attributes) {
       const Run list = likely_.list(tier, attribute);
-      for (std::uint32_t begin = list.begin; goes_on && begin < list.end; begin += kMostRuns) {
-        const std::size_t n_here = std::min<std::size_t>(kMostRuns, list.end - begin);
+      for (std::uint32_t begin = list.begin; goes_on && begin < list.end; begin += kGuardedStep) {
+        const std::uint32_t end = std::min(list.end, begin + kGuardedStep);
         const std::size_t n_passed = scratch.kernels->guard(
-            likely_.guards() + begin, n_here, scratch.guard_words.data(), scratch.passed.data());
-        counters.filters += n_here - n_passed;
+            likely_.chunks(), begin, end, *scratch.event_guards, scratch.passed.data());
+        counters.filters += end - begin - n_passed;
         for (std::size_t at = 0; at < n_passed; ++at) {
-          const std::uint32_t place = likely_.place(begin + scratch.passed[at]);
+          const std::uint32_t place = likely_.place(scratch.passed[at]);
           scratch.runs.push_back({place, place + 1});
         }
         if (scratch.runs.size() >= kLikelyRuns) flush();

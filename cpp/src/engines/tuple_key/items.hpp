@@ -19,7 +19,10 @@ TAMIS_HOST_DEVICE inline std::uint32_t value_hash(std::uint32_t presence, std::u
 }
 
 // A term as a guard.
-inline std::uint32_t guard_of(std::uint32_t hash) { return hash >> 16; }
+inline std::uint16_t guard_of(std::uint32_t hash) {
+  const auto guard = static_cast<std::uint16_t>(hash >> 16);
+  return guard > kNeverGuard ? guard : kNeverGuard + 1;
+}
 
 // The last bits of a hash, above the bits of a start.
 TAMIS_HOST_DEVICE inline std::uint32_t tag_of(std::uint32_t hash, std::uint32_t start_mask) {

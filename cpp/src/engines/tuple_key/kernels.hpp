@@ -65,9 +65,25 @@ struct KeyTerms {  // 16 keys
   std::uint8_t first[16], second[16], third[16];
 };
 
-// Two terms that an event must have, of those a key has not: 16 bits of each hash. 0: none.
-using Guards = std::uint32_t;
-inline constexpr std::size_t kGuardWords = (1 << 16) / 32;
+// A guard is a term that an event must have beside those of the key, as 16 bits of its hash. Two of
+// them for each filter, those of 32 filters in two cache lines, so that one step tests 32:
+//
+//     first   g g g g … g    64 bytes
+//     second  g g g g … g    64 bytes
+inline constexpr std::uint16_t kNoGuard = 0;     // every event has it
+inline constexpr std::uint16_t kNeverGuard = 1;  // no event has it: there is no filter
+inline constexpr std::uint32_t kChunkFilters = 32;
+struct alignas(64) GuardChunk {
+  std::uint16_t first[kChunkFilters], second[kChunkFilters];
+};
+
+// The terms of an event: bitmaps over guards, and over their last 11 bits, which fit in registers.
+struct alignas(64) EventGuards {
+  static constexpr std::size_t kWords = (1 << 16) / 32;
+  static constexpr std::size_t kFoldedWords = (1 << 11) / 16;
+  std::uint16_t folded[kFoldedWords];
+  std::uint32_t words[kWords];
+};
 
 struct Kernels {
   // Writes the hashes of n_keys keys, and up to 15 more behind them.
@@ -77,10 +93,10 @@ struct Kernels {
   // n_hashes + 1.
   std::size_t (*probe)(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWord* words,
                        std::uint32_t shift, FoundKey* out);
-  // The places of those guards whose terms are all among `terms`, a bitmap over 16 bits of hashes
-  // in which bit 0 is set. `out` has room for n_guards.
-  std::size_t (*guard)(const Guards* guards, std::size_t n_guards, const std::uint32_t* terms,
-                       std::uint32_t* out);
+  // Of the filters begin .. end, those whose guards the event has, in order. `out` has room for
+  // end - begin.
+  std::size_t (*guard)(const GuardChunk* chunks, std::uint32_t begin, std::uint32_t end,
+                       const EventGuards& event, std::uint32_t* out);
   // Tests records until all runs are done or hits are full.
   void (*verify8)(Verification& verification);
   void (*verify16)(Verification& verification);

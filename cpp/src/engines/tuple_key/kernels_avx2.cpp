@@ -31,32 +31,27 @@ std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWo
   return n_found;
 }
 
-std::size_t guard(const Guards* guards, std::size_t n_guards, const std::uint32_t* terms,
-                  std::uint32_t* out) {
+std::size_t guard(const GuardChunk* chunks, std::uint32_t begin, std::uint32_t end,
+                  const EventGuards& event, std::uint32_t* out) {
   const __m256i low_bits = _mm256_set1_epi32(31);
-  // The sign of each lane: is its term there?
-  const auto has = [&](__m256i term) {
-    const __m256i word =
-        _mm256_i32gather_epi32(reinterpret_cast<const int*>(terms), _mm256_srli_epi32(term, 5), 4);
+  // Which of 8 guards the event has.
+  const auto have = [&](const std::uint16_t* guards) {
+    const __m256i term =
+        _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(guards)));
+    const __m256i word = _mm256_i32gather_epi32(reinterpret_cast<const int*>(event.words),
+                                                _mm256_srli_epi32(term, 5), 4);
     const __m256i bit = _mm256_and_si256(term, low_bits);
-    return _mm256_sllv_epi32(word, _mm256_sub_epi32(low_bits, bit));
+    const __m256i sign = _mm256_sllv_epi32(word, _mm256_sub_epi32(low_bits, bit));
+    return static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(sign)));
   };
   std::size_t n_found = 0;
-  std::size_t at = 0;
-  for (; at + 8 <= n_guards; at += 8) {
-    const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(guards + at));
-    const __m256i is_there = _mm256_and_si256(
-        has(_mm256_srli_epi32(both, 16)), has(_mm256_and_si256(both, _mm256_set1_epi32(0xFFFF))));
-    auto found = static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(is_there)));
-    for (; found != 0; found &= found - 1) {
-      out[n_found++] = static_cast<std::uint32_t>(at) + _tzcnt_u32(found);
-    }
-  }
-  for (; at < n_guards; ++at) {
-    const std::uint32_t first = guards[at] & 0xFFFF, second = guards[at] >> 16;
-    if ((terms[first >> 5] >> (first & 31) & terms[second >> 5] >> (second & 31) & 1) == 0)
-      continue;
-    out[n_found++] = static_cast<std::uint32_t>(at);
+  for (std::uint32_t step = begin & ~7u; step < end; step += 8) {
+    const GuardChunk& chunk = chunks[step / kChunkFilters];
+    std::uint32_t found = have(chunk.first + step % kChunkFilters);
+    if (step < begin) found &= ~0u << (begin - step);
+    if (end - step < 8) found = _bzhi_u32(found, end - step);
+    if (found != 0) found &= have(chunk.second + step % kChunkFilters);
+    for (; found != 0; found &= found - 1) out[n_found++] = step + _tzcnt_u32(found);
   }
   return n_found;
 }

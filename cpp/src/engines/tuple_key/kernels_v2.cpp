@@ -27,13 +27,14 @@ std::size_t probe(const std::uint32_t* hashes, std::size_t n_hashes, const KeyWo
   return n_found;
 }
 
-std::size_t guard(const Guards* guards, std::size_t n_guards, const std::uint32_t* terms,
-                  std::uint32_t* out) {
-  const auto has = [&](std::uint32_t term) { return terms[term >> 5] >> (term & 31) & 1; };
+std::size_t guard(const GuardChunk* chunks, std::uint32_t begin, std::uint32_t end,
+                  const EventGuards& event, std::uint32_t* out) {
+  const auto has = [&](std::uint32_t term) { return event.words[term >> 5] >> (term & 31) & 1; };
   std::size_t n_found = 0;
-  for (std::size_t at = 0; at < n_guards; ++at) {
-    out[n_found] = static_cast<std::uint32_t>(at);
-    n_found += has(guards[at] & 0xFFFF) & has(guards[at] >> 16);
+  for (std::uint32_t at = begin; at < end; ++at) {
+    const GuardChunk& chunk = chunks[at / kChunkFilters];
+    out[n_found] = at;
+    n_found += has(chunk.first[at % kChunkFilters]) & has(chunk.second[at % kChunkFilters]);
   }
   return n_found;
 }

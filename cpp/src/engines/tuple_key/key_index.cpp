@@ -42,7 +42,8 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
   const EventModel model = planner.model_of(plan.n_attributes);
   std::vector<std::uint64_t> hashed;  // hash << 32 | filter
   hashed.reserve(filters.size());
-  std::vector<Guards> guards_of(plan.has_guards ? filters.size() : 0);
+  header_.has_guards = plan.has_guards;
+  guards_of_filter_.resize(plan.has_guards ? filters.size() : 0);
   std::vector<float> chances(filters.size());  // that a filter accepts an event that has its key
   std::vector<std::uint64_t> value_bits;
   for (std::uint32_t filter = 0; filter < filters.size(); ++filter) {
@@ -84,9 +85,8 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
     for (std::uint32_t at = 0; at < key.n_guards; ++at) {
       const Key::Term& term = key.guards[at];
       const std::uint32_t presence = attributes[term.attribute].hash;
-      guards_of[filter] |=
-          guard_of(term.value == kNoValue ? presence : value_hash(presence, term.value))
-          << (16 * at);
+      guards_of_filter_[filter][at] =
+          guard_of(term.value == kNoValue ? presence : value_hash(presence, term.value));
     }
   }
   std::sort(hashed.begin(), hashed.end());
@@ -128,13 +128,6 @@ KeyIndex::KeyIndex(const Planner& planner, const KeyPlan& plan, const FilterTerm
     order.push_back(static_cast<std::uint32_t>(hashed[at]));
   }
   starts.push_back(static_cast<std::uint32_t>(hashed.size()));
-  if (plan.has_guards) {
-    std::vector<Guards> guards;
-    guards.reserve(order.size());
-    advise_huge_pages(guards.data(), guards.capacity() * sizeof guards[0]);
-    for (const std::uint32_t filter : order) guards.push_back(guards_of[filter]);
-    guards_ = std::move(guards);
-  }
   std::uint32_t n_before = 0;
   for (KeyWord& word : words) {
     word.n_before = n_before;
@@ -195,7 +188,9 @@ void KeyIndex::place_records(const std::vector<std::uint32_t>& order,
                              bool is_in_order) {
   header_.is_in_order = is_in_order;
   const std::span<std::uint32_t> starts = starts_.own();
-  if (is_in_order) {
+  if (has_guards()) {
+    place_guarded(order, record_at);
+  } else if (is_in_order) {
     for (std::uint32_t& start : starts) {
       start = start < order.size() ? record_at[order[start]] : end;
     }
@@ -212,6 +207,51 @@ void KeyIndex::place_records(const std::vector<std::uint32_t>& order,
     if (hash_of_start_[at] != 0) starts[at] |= tag_of(hash_of_start_[at], header_.start_mask);
   }
   hash_of_start_ = {};
+}
+
+// Starts become places in chunks.
+void KeyIndex::place_guarded(const std::vector<std::uint32_t>& order,
+                             const std::vector<std::uint32_t>& record_at) {
+  const std::span<std::uint32_t> starts = starts_.own();
+  const auto up = [](std::uint64_t place) {
+    return (place + kChunkFilters - 1) / kChunkFilters * kChunkFilters;
+  };
+  std::vector<std::uint32_t> places(starts.size());
+  std::uint64_t end = 0;
+  for (std::size_t list = 0; list + 1 < starts.size(); ++list) {
+    const std::uint64_t n_filters = starts[list + 1] - starts[list];
+    if (end % kChunkFilters + n_filters > up(n_filters)) end = up(end);
+    places[list] = static_cast<std::uint32_t>(end);
+    end += n_filters;
+  }
+  places.back() = static_cast<std::uint32_t>(end);
+  std::vector<GuardChunk> chunks;
+  std::vector<std::uint32_t> entries;
+  chunks.reserve(up(end) / kChunkFilters);
+  entries.reserve(end);
+  advise_huge_pages(chunks.data(), chunks.capacity() * sizeof chunks[0]);
+  advise_huge_pages(entries.data(), entries.capacity() * sizeof entries[0]);
+  chunks.resize(chunks.capacity());
+  entries.resize(end);
+  for (std::size_t list = 0; list + 1 < starts.size(); ++list) {
+    std::uint32_t place = places[list];
+    const auto put = [&](std::uint16_t first, std::uint16_t second) {
+      GuardChunk& chunk = chunks[place / kChunkFilters];
+      chunk.first[place % kChunkFilters] = first;
+      chunk.second[place % kChunkFilters] = second;
+      ++place;
+    };
+    for (std::uint32_t at = starts[list]; at < starts[list + 1]; ++at) {
+      entries[place] = record_at[order[at]];
+      put(guards_of_filter_[order[at]][0], guards_of_filter_[order[at]][1]);
+    }
+    const auto n_fillers = static_cast<std::uint16_t>(places[list + 1] - place);
+    while (place < places[list + 1]) put(kNeverGuard, n_fillers);
+  }
+  std::copy(places.begin(), places.end(), starts.begin());
+  chunks_ = std::move(chunks);
+  entries_ = std::move(entries);
+  guards_of_filter_ = {};
 }
 
 std::size_t KeyIndex::n_keys(const EventTerms& terms) const {
@@ -234,7 +274,7 @@ KeyIndex::KeyIndex(const SectionReader& sections, const std::string& prefix)
       words_(sections.column<KeyWord>(prefix + "words")),
       starts_(sections.column<std::uint32_t>(prefix + "starts")),
       entries_(sections.column<std::uint32_t>(prefix + "entries")),
-      guards_(sections.column<Guards>(prefix + "guards")) {
+      chunks_(sections.column<GuardChunk>(prefix + "chunks")) {
   const std::span<const Header> header = sections.span<Header>(prefix + "header");
   if (header.size() == 1) header_ = header[0];
   make_small_keys();
@@ -247,7 +287,7 @@ void KeyIndex::save(SectionWriter& sections, const std::string& prefix) const {
   sections.write(prefix + "words", words_);
   sections.write(prefix + "starts", starts_);
   sections.write(prefix + "entries", entries_);
-  sections.write(prefix + "guards", guards_);
+  sections.write(prefix + "chunks", chunks_);
 }
 
 }  // namespace tamis::tuple_key

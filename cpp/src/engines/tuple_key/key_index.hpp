@@ -6,13 +6,16 @@
 //                     themselves if they lie in this order, else in `entries`. What bits are left
 //                     are a tag: the last bits of the hash, not 0, or 0 where several share the bit
 //     entries         [n_filters] the places of records, where these lie in another order
-//     guards          [n_filters] beside entries, in a plan that has them: two more terms of each
-//                     filter. Records whose guards the event lacks are not fetched
+//     chunks          beside entries, in a plan with guards: two more terms of each filter, 32
+//                     filters a chunk. Records whose guards the event lacks are not fetched. A list
+//                     that would touch a chunk more than it must begins with the next chunk; what
+//                     is left over belongs to the list before: fillers, which no event has
 //     value_bits      of each attribute, the ranks that are a V term of some key
 //
 // Equal hashes of different keys only bring more candidates: records test names and values.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -59,7 +62,7 @@ class KeyIndex {
                      bool is_in_order);
 
   std::uint32_t n_groups() const { return header_.n_groups; }
-  bool has_guards() const { return !guards_.empty(); }
+  bool has_guards() const { return header_.has_guards != 0; }
   // Calls visit(guard) for both terms of an event's attribute.
   template <typename Visit>
   void for_each_guard(AttributeId attribute, std::uint32_t rank, Visit visit) const {
@@ -113,26 +116,41 @@ class KeyIndex {
   void prefetch_start(const FoundKey& found) const { prefetch_line(&starts_[found.key]); }
   // Of a list that is not the records themselves; what is longer the machine foresees.
   void prefetch_list(const Run& run) const {
-    const std::uint32_t* list = has_guards() ? guards_.data() : entries_.data();
     for (std::uint32_t at = run.begin; at < run.end && at < run.begin + 64; at += 16) {
-      prefetch_line(list + at);
+      prefetch_line(entries_.data() + at);
     }
+  }
+  void prefetch_guards(const Run& run) const {
+    const GuardChunk* chunk = chunks_.data() + run.begin / kChunkFilters;
+    const std::uint32_t end = std::min(run.end, run.begin + kMostFetched);
+    for (std::uint32_t at = run.begin & ~(kChunkFilters - 1); at < end;
+         at += kChunkFilters, ++chunk) {
+      prefetch_line(chunk->first);
+      prefetch_line(chunk->second);
+    }
+  }
+  void prefetch_entry(std::uint32_t place) const { prefetch_line(&entries_[place]); }
+  std::uint32_t n_fillers(const Run& run) const {
+    const GuardChunk& last = chunks_[(run.end - 1) / kChunkFilters];
+    const std::uint32_t at = (run.end - 1) % kChunkFilters;
+    return last.first[at] == kNeverGuard ? last.second[at] : 0;
   }
   // Empty where the tag says that it is another key's.
   Run run_of(const FoundKey& found) const {
     return tuple_key::run_of(starts_.data(), header_.start_mask, found);
   }
   const std::uint32_t* entries() const { return entries_.data(); }
-  const Guards* guards() const { return guards_.data(); }
+  const GuardChunk* chunks() const { return chunks_.data(); }
   std::size_t n_bytes() const {
     return attributes_.n_bytes() + value_bits_.n_bytes() + words_.n_bytes() + starts_.n_bytes() +
-           entries_.n_bytes() + guards_.n_bytes();
+           entries_.n_bytes() + chunks_.n_bytes();
   }
 
  private:
   struct Header {
     std::uint32_t shapes = 0, n_groups = 1, shift = 27, is_in_order = 0;
     std::uint32_t start_mask = 0;  // the bits of starts_ that are no tag
+    std::uint32_t has_guards = 0;
   };
   struct Attribute {
     std::uint32_t hash = 0;       // of its presence
@@ -150,6 +168,10 @@ class KeyIndex {
     return rank < of.value_end && (value_bits_[of.value_at + rank / 64] >> (rank % 64) & 1);
   }
   void make_small_keys();
+  void place_guarded(const std::vector<std::uint32_t>& order,
+                     const std::vector<std::uint32_t>& record_at);
+
+  static constexpr std::uint32_t kMostFetched = 256;  // filters of a list
 
   std::vector<SmallKeys> small_;  // by number of attributes
   Header header_;
@@ -157,9 +179,11 @@ class KeyIndex {
   Column<std::uint64_t> value_bits_;
   Column<KeyWord> words_;
   Column<std::uint32_t> starts_;
-  std::vector<std::uint32_t> hash_of_start_;  // while building; 0: several
+  // While building:
+  std::vector<std::uint32_t> hash_of_start_;                    // 0: several
+  std::vector<std::array<std::uint16_t, 2>> guards_of_filter_;  // [n_filters]
   Column<std::uint32_t> entries_;
-  Column<Guards> guards_;
+  Column<GuardChunk> chunks_;
 };
 
 // Terms of one attribute never stand in one key.

@@ -57,22 +57,23 @@ LikelyFilters::LikelyFilters(const Planner& planner, const FilterTerms& filters,
       starts.push_back(static_cast<std::uint32_t>(begin));
     }
   }
-  std::vector<Guards> guards;
-  guards.reserve(n_all);
+  std::vector<GuardChunk> chunks((n_all + kChunkFilters - 1) / kChunkFilters);
   std::vector<FilterTerm> terms;
-  for (const std::uint32_t filter : filters_) {
+  for (std::size_t place = 0; place < n_all; ++place) {
+    const std::uint32_t filter = filters_[place];
     terms.assign(filters[filter].begin(), filters[filter].end());
     const std::size_t n_sorted = std::min<std::size_t>(3, terms.size());
     std::partial_sort(terms.begin(), terms.begin() + static_cast<std::ptrdiff_t>(n_sorted),
                       terms.end(), is_rarer);
-    Guards both = 0;  // the first has led here
-    for (std::size_t each = 1; each < n_sorted; ++each) {
-      both = both << 16 | guard_of(presence_hash(terms[each].attribute));
-    }
-    guards.push_back(both);
+    const auto guard = [&](std::size_t each) {
+      return each < n_sorted ? guard_of(presence_hash(terms[each].attribute)) : kNoGuard;
+    };
+    GuardChunk& chunk = chunks[place / kChunkFilters];  // the first name has led here
+    chunk.first[place % kChunkFilters] = guard(1);
+    chunk.second[place % kChunkFilters] = guard(2);
   }
   starts_ = std::move(starts);
-  guards_ = std::move(guards);
+  chunks_ = std::move(chunks);
 }
 
 void LikelyFilters::place_records(std::vector<std::uint32_t> places) {
@@ -82,9 +83,9 @@ void LikelyFilters::place_records(std::vector<std::uint32_t> places) {
 
 LikelyFilters::LikelyFilters(const SectionReader& sections)
     : starts_(sections.column<std::uint32_t>("tuple_key/likely_starts")),
-      guards_(sections.column<Guards>("tuple_key/likely_guards")),
+      chunks_(sections.column<GuardChunk>("tuple_key/likely_chunks")),
       places_(sections.column<std::uint32_t>("tuple_key/likely_places")) {
-  if (starts_.size() <= std::size(kTiers) || guards_.size() != places_.size()) {
+  if (starts_.size() <= std::size(kTiers) || chunks_.size() * kChunkFilters < places_.size()) {
     throw Error("the likely filters of engine tuple-key must be those of its index");
   }
   n_buckets_ = (starts_.size() - 1) / std::size(kTiers);
@@ -92,7 +93,7 @@ LikelyFilters::LikelyFilters(const SectionReader& sections)
 
 void LikelyFilters::save(SectionWriter& sections) const {
   sections.write("tuple_key/likely_starts", starts_);
-  sections.write("tuple_key/likely_guards", guards_);
+  sections.write("tuple_key/likely_chunks", chunks_);
   sections.write("tuple_key/likely_places", places_);
 }
 

@@ -7,7 +7,7 @@
 //     tiers    the likeliest, those that come next, ...; in each tier a list for each bucket
 //     bucket   of its rarest attribute; several attributes may share one
 //     starts   [n_tiers * n_buckets + 1] where the lists begin
-//     guards   [n] two more terms of each filter, as in key_index.hpp
+//     chunks   [(n + 31) / 32] the guards: two more names of each filter, as in kernels.hpp
 //     places   [n] of its record; those are copies in this order
 #pragma once
 
@@ -43,14 +43,14 @@ class LikelyFilters {
     const std::size_t at = tier * n_buckets_ + attribute % n_buckets_;
     return {starts_[at], starts_[at + 1]};
   }
-  const Guards* guards() const { return guards_.data(); }
+  const GuardChunk* chunks() const { return chunks_.data(); }
   std::uint32_t place(std::size_t at) const { return places_[at]; }
-  std::size_t n_bytes() const { return starts_.n_bytes() + guards_.n_bytes() + places_.n_bytes(); }
+  std::size_t n_bytes() const { return starts_.n_bytes() + chunks_.n_bytes() + places_.n_bytes(); }
 
  private:
   std::size_t n_buckets_ = 1;
   Column<std::uint32_t> starts_;
-  Column<Guards> guards_;
+  Column<GuardChunk> chunks_;
   Column<std::uint32_t> places_;
   std::vector<std::uint32_t> filters_;
 };
