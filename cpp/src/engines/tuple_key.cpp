@@ -172,6 +172,7 @@ class TupleKeyScratch final : public Scratch {
   std::vector<std::uint32_t> keys;
   std::vector<FoundKey> found;
   std::vector<Run> runs;
+  std::vector<Run> lists;  // of the keys found for one event, in a plan with guards
   SeenKeys seen;
   std::vector<TileEvent> tile;
   std::vector<std::pair<AttributeId, std::uint32_t>> attributes;  // of one event, with ranks
@@ -503,13 +504,19 @@ void TupleKeyIndex::find_runs(const TileEvent& event, FoundKeys& keys, TupleKeyS
 void TupleKeyIndex::find_guarded(const TileEvent& event, FoundKeys& keys, TupleKeyScratch& scratch,
                                  Counters& counters) const {
   const KeyIndex& plan = plans_[event.plan];
+  // Where all lists are comes first: their starts are on the way already.
+  const std::size_t first = keys.next;
+  scratch.lists.clear();
+  for (std::size_t key = first; key < keys.end; ++key) {
+    scratch.lists.push_back(plan.run_of(scratch.found[key]));
+  }
   const auto prefetch_guards = [&](std::size_t key) {
-    if (key < keys.end) plan.prefetch_guards(plan.run_of(scratch.found[key]));
+    if (key < keys.end) plan.prefetch_guards(scratch.lists[key - first]);
   };
-  for (std::size_t ahead = 0; ahead < kGuardedAhead; ++ahead) prefetch_guards(keys.next + ahead);
+  for (std::size_t ahead = 0; ahead < kGuardedAhead; ++ahead) prefetch_guards(first + ahead);
   std::size_t n_passed = 0;
   for (; keys.next < keys.end && n_passed < kMostRuns; ++keys.next) {
-    const Run run = plan.run_of(scratch.found[keys.next]);
+    const Run run = scratch.lists[keys.next - first];
     prefetch_guards(keys.next + kGuardedAhead);
     if (run.begin == run.end) continue;
     if (keys.n_entries_done == 0 && !is_first_of_its_key(event, keys, scratch)) continue;
