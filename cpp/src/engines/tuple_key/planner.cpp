@@ -9,7 +9,9 @@ namespace tamis::tuple_key {
 namespace {
 
 // Measured on pcm-default and its variants (2-core Xeon, AVX-512, 2026-11-15, busy); those of far
-// keys and of guards are estimates.
+// keys and of guards are estimates. With 0.4 a guard, nearer to what chunks cost, fpga-1m took 5.8
+// us instead of 8.4, but hem with d = 300 5.0 instead of 3.3 and 24.4 bytes a constraint (2-core
+// EPYC, AVX-512, 2026-11-17, busy).
 constexpr double kProbeNs = 2;     // a key in the bitmap
 constexpr double kFarProbeNs = 7;  // where the bitmap leaves the L2 cache
 constexpr std::size_t kCachedFilters = 1 << 20;

@@ -12,7 +12,7 @@
 //     keys found  at most as many as probes, and as candidates
 //
 // A plan may have guards: two further terms of each filter beside its place under the key. Shorter
-// keys then serve as well: their longer lists are read 16 filters a step, and few records are:
+// keys then serve as well: their longer lists are read 32 filters a step, and few records are:
 //         probes * kProbeNs + keys found * kFoundNs + candidates * kGuardNs
 //         + candidates with their guards * (kFoundNs + record_ns)
 //
