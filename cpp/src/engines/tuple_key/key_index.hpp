@@ -120,13 +120,14 @@ class KeyIndex {
       prefetch_line(entries_.data() + at);
     }
   }
+  // To the second cache: the first one waits for fewer lines than the lists of an event have.
   void prefetch_guards(const Run& run) const {
     const GuardChunk* chunk = chunks_.data() + run.begin / kChunkFilters;
     const std::uint32_t end = std::min(run.end, run.begin + kMostFetched);
     for (std::uint32_t at = run.begin & ~(kChunkFilters - 1); at < end;
          at += kChunkFilters, ++chunk) {
-      prefetch_line(chunk->first);
-      prefetch_line(chunk->second);
+      prefetch_line_far(chunk->first);
+      prefetch_line_far(chunk->second);
     }
   }
   void prefetch_entry(std::uint32_t place) const { prefetch_line(&entries_[place]); }
