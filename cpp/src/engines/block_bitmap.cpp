@@ -4,7 +4,7 @@
 // value of an attribute: a few lines ANDed leave hardly a filter to verify. Where most filters
 // match anyway, lines that follow the values exactly leave nothing to verify at all.
 //
-//     lines    block_bitmap/lines.cpp: cells of ranks, candidates verified; few filters match
+//     lines    block_bitmap/lines_index.hpp: cells of ranks, candidates verified; few filters match
 //     sweep    block_bitmap/sweep.cpp: exact, built up event by event; many filters match
 //
 // Ours, from the figures of the prototypes; docs/engines/block-bitmap.md has layout and cost.

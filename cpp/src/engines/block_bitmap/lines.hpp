@@ -20,7 +20,7 @@ struct BlockRecords {
   }
 };
 
-// The parts of an index, as lines.cpp describes them, for a device that has them too.
+// The parts of an index, as lines_index.hpp describes them, for a device that has them too.
 struct LinesView {
   const Ranks& ranks;
   std::span<const Scale> scales;                // [n_attributes]
