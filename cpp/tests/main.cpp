@@ -1,6 +1,10 @@
 // Runs all tests, or those whose name contains an argument; but none whose name contains an
 // argument after a minus: `tamis_tests hem -counters`.
+#include <signal.h>
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <exception>
 #include <span>
@@ -11,8 +15,28 @@
 namespace tamis::testing {
 
 namespace {
-int n_failures = 0;  // in the test that runs
+
+int n_failures = 0;            // in the test that runs
+const char* running = "none";  // its name
+struct sigaction before_us[NSIG];
+
+// Names the test in which the process crashes, and leaves the rest to who had the signal before.
+void name_test(int signal) {
+  for (const char* const part : {"crashed in ", running, "\n"}) {
+    if (write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
+  }
+  sigaction(signal, &before_us[signal], nullptr);
 }
+
+void name_test_of_crash() {
+  struct sigaction action{};
+  action.sa_handler = name_test;
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
+    sigaction(signal, &action, &before_us[signal]);
+  }
+}
+
+}  // namespace
 
 void report_failure(const char* file, int line, const std::string& what) {
   ++n_failures;
@@ -36,10 +60,12 @@ int main(int argc, char** argv) {
     }
     return is_named || !are_names_given;
   };
+  name_test_of_crash();
   int n_passed = 0, n_failed = 0;
   for (const Test& test : tests()) {
     if (!is_wanted(test.name)) continue;
     n_failures = 0;
+    running = test.name;
     const std::clock_t begin = std::clock();
     try {
       test.run();
