@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,33 @@ def test_new_events_make_it_plan_again() -> None:
     assert not after.is_guess
     assert {group.engine for group in after.groups} == {"tuple-key"}
     assert {group.engine for group in before.groups} != {"tuple-key"}
+
+
+def test_an_index_that_takes_longer_than_its_trial_foretold_gives_way_to_another() -> None:
+    """Every eighth filter is one of the trial, and unlike all the others."""
+    rng = random.Random(3)
+
+    def often() -> str:
+        lows = {name: rng.randrange(70) for name in rng.sample(range(10), 4)}
+        return " AND ".join(f"a{name} BETWEEN {low} AND {low + 30}" for name, low in lows.items())
+
+    predicates = [f"seldom{i % 500} > 5" if i % 8 == 0 else often() for i in range(20_480)]
+    matcher = tamis.Matcher(threads=1)
+    matcher.subscribe_many({"id": list(range(len(predicates))), "predicate": predicates})
+    for _ in range(300):
+        matcher.match({f"a{name}": rng.randrange(100) for name in range(10)})
+    matcher.flush()
+    plan = matcher.plan()
+    (segment,) = plan.segments
+    (group,) = segment.groups
+    assert group.engine == "block-bitmap", "by a trial without the others, tuple-key finds nothing"
+    (other,) = (each for each in group.estimates if each.engine == "tuple-key")
+    assert group.ns is not None
+    assert other.ns > group.ns, "it was built, and is known"
+
+    found = tuple(replace(each, is_measured=True) for each in group.estimates)
+    shown = replace(plan, segments=(replace(segment, groups=(replace(group, estimates=found),)),))
+    assert str(shown).count("measured: ") == len(found)
 
 
 def test_it_reckons_with_how_events_are_delivered() -> None:

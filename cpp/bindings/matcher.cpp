@@ -435,6 +435,7 @@ nb::dict to_dict(const EngineEstimate& estimate) {
   all["engine"] = estimate.engine.c_str();
   all["parameters"] = to_dict(estimate.parameters);
   all["ns"] = estimate.ns;
+  all["is_measured"] = estimate.is_measured;
   all["n_bytes"] = estimate.n_bytes;
   for (const auto& [name, amount] : estimate.work) work[name.c_str()] = amount;
   all["work"] = work;

@@ -56,7 +56,7 @@ TEST(a_segment_is_compared_with_other_engines_by_the_same_trials) {
   groups.emplace_back(wide.filters(), hem);
   const std::shared_ptr<const Segment> segment = Segment::planned(std::move(groups));
   const SampledEvents events = wide.events({kBatchBits});
-  const std::shared_ptr<const SegmentPlan> fresh = plan_again(*segment, events);
+  const std::shared_ptr<const SegmentPlan> fresh = plan_again(*segment, nullptr, events);
   const Estimate* const own = find(fresh->whole, "hem");
   CHECK(own != nullptr && own->choice == segment->choice());
   CHECK(measure_ns(*segment, events) > 0);

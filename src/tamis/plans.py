@@ -25,7 +25,7 @@ from tamis.engines import engines
 class Estimate:
     """What one engine would take for an event.
 
-    ns       estimated
+    ns       estimated; is_measured: by an index over all the filters
     work     what it counts for an event: filters, constraints, candidates, cells, nodes, bits
     n_bytes  of its index
     """
@@ -33,6 +33,7 @@ class Estimate:
     engine: str
     parameters: Mapping[str, float]
     ns: float
+    is_measured: bool
     n_bytes: float
     work: Mapping[str, float]
 
@@ -254,7 +255,8 @@ def _group_lines(group: GroupPlan) -> list[str]:
     for label, each in zip(labels, group.estimates, strict=True):
         times = f"×{_amount(each.ns / least)}" if each.ns > least else ""
         work = ", ".join(f"{_amount(amount)} {name}" for name, amount in each.work.items())
-        lines.append(f"    {label:<{width}}  {_time(each.ns):>8}  {times:<8}{work}")
+        how = "measured: " if each.is_measured and group.n_trial_filters < group.n_filters else ""
+        lines.append(f"    {label:<{width}}  {_time(each.ns):>8}  {times:<8}{how}{work}")
     return lines + _device_lines(group)
 
 

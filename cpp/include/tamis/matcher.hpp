@@ -131,6 +131,7 @@ struct EngineEstimate {
   std::string engine;
   Parameters parameters;
   double ns = 0;                                     // an event
+  bool is_measured = false;                          // by an index over all the filters
   double n_bytes = 0;                                // of the index
   std::vector<std::pair<std::string, double>> work;  // of an event, by counter
 };

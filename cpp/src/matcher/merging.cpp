@@ -98,7 +98,7 @@ Matcher::State::Merged Matcher::State::merge(std::span<const std::shared_ptr<con
         });
     if (!has_dead && !only.filters().has_moved()) {
       merged.n_inputs = only.size();
-      SegmentFilters same = only.filters().borrow(inputs[0]);
+      SegmentFilters same = only.filters().borrow(only.shared_filters());
       same.centres = store_->centres();
       build(merged, std::move(same), events);
       return merged;

@@ -32,9 +32,11 @@ struct Estimate {
   EngineChoice choice;
   Parameters tried_with;  // instead of the choice's, for what is only guessed
   const CostModel* cost = nullptr;
-  double ns = 0;        // an event
-  double model_ns = 0;  // by the cost model alone
-  Work work;            // of the whole group
+  double ns = 0;             // an event
+  double trial_ns = 0;       // the same by its trial alone
+  bool is_measured = false;  // by an index over all the filters
+  double model_ns = 0;       // by the cost model alone
+  Work work;                 // of the whole group
   double n_bytes = 0;
 };
 
@@ -42,9 +44,15 @@ struct GroupPlan {
   std::string filters;  // which: "all", "with an area", ...
   EngineChoice choice;
   std::size_t n_filters = 0;
-  std::size_t n_trial_filters = 0;  // that trial indexes were built over
-  std::vector<Estimate> estimates;  // the cheapest first
-  const Estimate& chosen() const;   // of `choice`
+  std::size_t n_trial_filters = 0;                         // that trial indexes were built over
+  std::vector<Estimate> estimates;                         // the cheapest first
+  const Estimate* find(const EngineChoice& wanted) const;  // null: it was not tried
+  const Estimate& chosen() const { return *find(choice); }
+  // The estimate of a choice by what an index over all the filters took. The choice stays.
+  void correct(const EngineChoice& built, double ns, const Work& work);
+  // Of the same filters for other events: trials err as they did before.
+  void correct(const GroupPlan& before);
+  void sort();
 };
 
 struct SegmentPlan {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ctime>
 #include <numeric>
 #include <optional>
 
 #include "guessed_events.hpp"
+#include "stopwatch.hpp"
 #include "trial_targets.hpp"
 
 namespace tamis {
@@ -37,11 +37,7 @@ constexpr double kSameWidth = 2;
 constexpr double kMinCounted = 64;
 // An index of the first size lies in the caches of a core, of the second in memory.
 constexpr double kNearBytes = 1 << 20, kFarBytes = 64 << 20;
-// Trials are timed in rounds, each of them in turn, so that a busy moment hurts all; the least
-// counts. A round has at most so many events. One of single events ends early after so long; of
-// batches, which have all of them, there are fewer rounds if together they would take longer.
-constexpr std::size_t kTimedEvents = 64, kEventsAtOnce = 8, kRounds = 5, kLeastRounds = 2;
-constexpr double kRoundSeconds = 0.0005;
+constexpr std::size_t kCounted = 32;  // events whose work is counted where an estimate was wrong
 // What a share of the time that went to other uses counts beside a change of attributes: it varies
 // more from one second to the next.
 constexpr double kUseWeight = 0.5;
@@ -161,13 +157,15 @@ struct Counted {
   double n_matches = 0;
 };
 
-Counted count_work(const Index& index, const TrialTargets& targets, const EventBatch& events) {
+Counted count_work(const Index& index, const TrialTargets& targets, const EventBatch& events,
+                   std::size_t n_most = ~std::size_t{0}) {
   Stamps stamps;
   CollectorBuffers buffers;
   Collector out(targets.setup(), stamps, buffers);
   const std::unique_ptr<Scratch> scratch = index.make_scratch();
-  index.match(events, 0, events.size(), *scratch, out);
-  const auto n_events = static_cast<double>(events.size());
+  const std::size_t n_counted = std::min(n_most, events.size());
+  index.match(events, 0, n_counted, *scratch, out);
+  const auto n_events = static_cast<double>(n_counted);
   const auto per_event = [&](std::uint64_t n) { return static_cast<double>(n) / n_events; };
   const Counters& all = out.counters;
   return {{per_event(all.filters), per_event(all.constraints), per_event(all.candidates),
@@ -198,13 +196,6 @@ Modelled model(const CostModel& cost, const Work& work, const EventFacts& facts,
       std::clamp(std::log(n_bytes / kNearBytes) / std::log(kFarBytes / kNearBytes), 0.0, 1.0);
   return {(1 - far) * fixed(cost.near) + far * fixed(cost.far),
           (1 - far) * growing(cost.near) + far * growing(cost.far)};
-}
-
-// Of this thread.
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 // So many filters must match an event, one after another, until one of every subscriber has: as
@@ -255,71 +246,26 @@ double extrapolate(const Trial& trial, double ns, double smaller_ns) {
   return (ns - growing) * trial.full.fixed / std::max(1e-9, trial.tried.fixed) + growing * more;
 }
 
-// Events through an index, as matches do it: in each of some ways, and by their weights together.
-class Stopwatch {
- public:
-  Stopwatch(const Index& index, const TrialTargets& targets, std::span<const Uses::Way> ways)
-      : index_(index), scratch_(index.make_scratch()), setup_(targets.setup()) {
-    setup_.words_per_event = (setup_.n_targets + 63) / 64;
-    for (const Uses::Way& way : ways) timed_.push_back({way});
-  }
-  // Takes the time of a round; the events are the same in each.
-  void run(const EventBatch& events) {
-    for (Timed& timed : timed_) {
-      const bool is_long = timed.seconds > kRounds * kRoundSeconds;
-      if (timed.way.is_alone || timed.n_rounds < kLeastRounds || !is_long) run(events, timed);
-    }
-  }
-  double least_ns() const {
-    double ns = 0;
-    for (const Timed& timed : timed_) ns += timed.way.weight * timed.least_ns;
-    return ns;
-  }
+TrialTargets targets_of(const Group& group, const EventFacts& facts) {
+  return facts.is_for_subscribers()
+             ? TrialTargets::subscribers(group.filters().subscriber_of.span())
+             : TrialTargets::own(group.size(),
+                                 TrialTargets::are_runs(group.filters().slot_of.span()));
+}
 
- private:
-  struct Timed {
-    Uses::Way way;
-    double least_ns = std::numeric_limits<double>::infinity();
-    double seconds = 0;  // of all rounds
-    std::size_t n_rounds = 0;
-  };
+double measure(const Group& group, const EventFacts& facts, const EventBatch& events) {
+  const TrialTargets targets = targets_of(group, facts);
+  const std::vector<Uses::Way> ways = facts.uses.ways();
+  Stopwatch watch(group.index(), targets, ways);
+  for (std::size_t round = 0; round < Stopwatch::kRounds; ++round) watch.run(events);
+  return watch.least_ns();
+}
 
-  void run(const EventBatch& events, Timed& timed) {
-    const std::size_t n_events = std::min(events.size(), kTimedEvents);
-    const std::size_t n_each_call = timed.way.is_alone ? 1 : n_events;
-    Collector::Setup setup = setup_;
-    setup.output = timed.way.output;
-    if (setup.output == Output::bitset) {
-      bits_.resize(std::max(bits_.size(), n_each_call * setup.words_per_event));
-      setup.bits = bits_.data();
-    }
-    std::size_t done = 0;
-    const double begin = cpu_seconds();
-    double seconds = 0;
-    while (done < n_events && seconds < kRoundSeconds) {
-      const std::size_t end = std::min(done + std::max(kEventsAtOnce, n_each_call), n_events);
-      for (; done < end; done += n_each_call) {
-        if (setup.bits != nullptr) {
-          std::fill_n(setup.bits, n_each_call * setup.words_per_event, 0);
-        }
-        Collector out(setup, stamps_, buffers_);
-        index_.match(events, done, done + n_each_call, *scratch_, out);
-      }
-      seconds = cpu_seconds() - begin;
-    }
-    timed.least_ns = std::min(timed.least_ns, 1e9 * seconds / static_cast<double>(done));
-    timed.seconds += seconds;
-    ++timed.n_rounds;
-  }
-
-  const Index& index_;
-  std::unique_ptr<Scratch> scratch_;
-  Collector::Setup setup_;
-  std::vector<Timed> timed_;
-  std::vector<std::uint64_t> bits_;
-  Stamps stamps_;
-  CollectorBuffers buffers_;
-};
+void correct(GroupPlan& plan, const Group& group, double ns, const EventFacts& facts,
+             const EventBatch& events) {
+  const TrialTargets targets = targets_of(group, facts);
+  plan.correct(group.choice(), ns, count_work(group.index(), targets, events, kCounted).work);
+}
 
 class Planner {
  public:
@@ -339,6 +285,8 @@ class Planner {
   // An index of a plan's only group that a trial has built already, or null.
   std::shared_ptr<const Index> take_index() { return std::move(index_); }
   const std::vector<Part>& parts() const { return parts_; }
+  // With the engine that was chosen, or with another if that one disappoints.
+  Group build(SegmentFilters filters, GroupPlan& plan) const;
 
  private:
   GroupPlan plan_part(const Part& part, bool keeps_index);
@@ -464,13 +412,16 @@ GroupPlan Planner::plan_part(const Part& part, bool keeps_index) {
   for (const Trial& trial : trials) {
     if (trial.smaller) watches.emplace_back(*trial.smaller, smaller->targets, ways);
   }
-  for (std::size_t round = 0; round < kRounds; ++round) {
+  for (std::size_t round = 0; round < Stopwatch::kRounds; ++round) {
     for (Stopwatch& watch : watches) watch.run(*events_);
   }
   for (std::size_t at = 0; at < trials.size(); ++at) {
     const double ns = watches[at].least_ns();
-    trials[at].estimate.ns =
+    Estimate& estimate = trials[at].estimate;
+    estimate.ns =
         smaller ? extrapolate(trials[at], ns, watches[at + trials.size()].least_ns()) : ns;
+    estimate.trial_ns = estimate.ns;
+    estimate.is_measured = !smaller && estimate.tried_with == estimate.choice.parameters;
   }
   // In the order of the table where they are equal.
   std::stable_sort(trials.begin(), trials.end(),
@@ -540,6 +491,30 @@ SegmentPlan Planner::plan() {
   return plan;
 }
 
+// Trials over few filters do not foretell everything: tuples and keys become finer with more of
+// them, or cannot any more. So the index is timed once it is there.
+Group Planner::build(SegmentFilters filters, GroupPlan& plan) const {
+  const auto shared = std::make_shared<const SegmentFilters>(std::move(filters));
+  std::optional<Group> best;
+  double best_ns = std::numeric_limits<double>::infinity();
+  for (EngineChoice choice = plan.choice;; choice = plan.estimates.front().choice) {
+    const bool is_first = !best;
+    plan.choice = choice;
+    const double estimated_ns = plan.chosen().ns;
+    Group group(shared, choice);
+    const double ns = measure(group, facts_, *events_);
+    if (is_first && ns < kAsExpected * estimated_ns) return group;
+    correct(plan, group, ns, facts_, *events_);
+    if (is_first || ns < best_ns) {
+      best_ns = ns;
+      best.emplace(std::move(group));
+    }
+    plan.choice = best->choice();
+    const Estimate& cheapest = plan.estimates.front();
+    if (cheapest.is_measured || best_ns < kMuchWorse * cheapest.ns) return *std::move(best);
+  }
+}
+
 // In steps, so that chance does not change a plan.
 double usual_width(const EventBatch& events) {
   std::vector<std::uint64_t> widths;
@@ -554,18 +529,36 @@ double usual_width(const EventBatch& events) {
   return std::round(std::exp2(std::round(2 * std::log2(middle)) / 2));
 }
 
-TrialTargets targets_of(const Group& group, const EventFacts& facts) {
-  return facts.is_for_subscribers()
-             ? TrialTargets::subscribers(group.filters().subscriber_of.span())
-             : TrialTargets::own(group.size(),
-                                 TrialTargets::are_runs(group.filters().slot_of.span()));
-}
-
 }  // namespace
 
-const Estimate& GroupPlan::chosen() const {
-  return *std::find_if(estimates.begin(), estimates.end(),
-                       [&](const Estimate& estimate) { return estimate.choice == choice; });
+const Estimate* GroupPlan::find(const EngineChoice& wanted) const {
+  const auto found =
+      std::find_if(estimates.begin(), estimates.end(),
+                   [&](const Estimate& estimate) { return estimate.choice == wanted; });
+  return found == estimates.end() ? nullptr : &*found;
+}
+
+void GroupPlan::correct(const EngineChoice& built, double ns, const Work& work) {
+  for (Estimate& estimate : estimates) {
+    if (!(estimate.choice == built)) continue;
+    estimate.ns = ns;
+    estimate.work = work;
+    estimate.is_measured = true;
+  }
+  sort();
+}
+
+void GroupPlan::correct(const GroupPlan& before) {
+  for (Estimate& estimate : estimates) {
+    const Estimate* const known = before.find(estimate.choice);
+    if (known != nullptr && !estimate.is_measured) estimate.ns *= known->ns / known->trial_ns;
+  }
+  sort();
+}
+
+void GroupPlan::sort() {
+  std::stable_sort(estimates.begin(), estimates.end(),
+                   [](const Estimate& a, const Estimate& b) { return a.ns < b.ns; });
 }
 
 double SegmentPlan::ns() const {
@@ -621,12 +614,12 @@ PlannedSegment build_planned(SegmentFilters filters, const SampledEvents& events
   auto plan = std::make_shared<SegmentPlan>(planner.plan());
   std::vector<Group> groups;
   if (plan->groups.size() == 1) {
-    std::shared_ptr<const Index> index = planner.take_index();
-    const EngineChoice& choice = plan->groups[0].choice;
-    if (index) {
-      groups.emplace_back(std::move(filters), choice, std::move(index));
+    GroupPlan& only = plan->groups[0];
+    if (std::shared_ptr<const Index> index = planner.take_index()) {
+      groups.emplace_back(std::move(filters), only.choice, std::move(index));
     } else {
-      groups.emplace_back(std::move(filters), choice);
+      groups.push_back(planner.build(std::move(filters), only));
+      plan->whole = only;
     }
     return {Segment::planned(std::move(groups)), std::move(plan)};
   }
@@ -639,21 +632,15 @@ PlannedSegment build_planned(SegmentFilters filters, const SampledEvents& events
   }
   filters = SegmentFilters(filters.table->space());
   for (std::size_t at = 0; at < divided.size(); ++at) {
-    groups.emplace_back(std::move(divided[at]), plan->groups[at].choice);
+    groups.push_back(planner.build(std::move(divided[at]), plan->groups[at]));
   }
   return {Segment::planned(std::move(groups)), std::move(plan)};
 }
 
 double measure_ns(const Segment& segment, const SampledEvents& events) {
   const EventFacts facts = facts_of(events, false);
-  const std::vector<Uses::Way> ways = facts.uses.ways();
   double ns = 0;
-  for (const Group& group : segment.groups()) {
-    const TrialTargets targets = targets_of(group, facts);
-    Stopwatch watch(group.index(), targets, ways);
-    for (std::size_t round = 0; round < kRounds; ++round) watch.run(events.events);
-    ns += watch.least_ns();
-  }
+  for (const Group& group : segment.groups()) ns += measure(group, facts, events.events);
   return ns;
 }
 
@@ -677,13 +664,27 @@ double model_ns(const Segment& segment, const SampledEvents& sampled) {
   return ns;
 }
 
-std::shared_ptr<const SegmentPlan> plan_again(const Segment& segment, const SampledEvents& events) {
-  if (segment.groups().size() == 1) {
-    return std::make_shared<SegmentPlan>(Planner(segment.groups()[0].filters(), events).plan());
+std::shared_ptr<const SegmentPlan> plan_again(const Segment& segment, const SegmentPlan* before,
+                                              const SampledEvents& events) {
+  if (segment.groups().size() > 1) {
+    SegmentFilters all(segment.groups()[0].table().space());
+    for (const Group& group : segment.groups()) all.append(group.filters(), 0, group.size());
+    return std::make_shared<SegmentPlan>(Planner(all, events).plan());
   }
-  SegmentFilters all(segment.groups()[0].table().space());
-  for (const Group& group : segment.groups()) all.append(group.filters(), 0, group.size());
-  return std::make_shared<SegmentPlan>(Planner(all, events).plan());
+  const Group& only = segment.groups()[0];
+  auto plan = std::make_shared<SegmentPlan>(Planner(only.filters(), events).plan());
+  if (before != nullptr) plan->whole.correct(before->whole);
+  // Where the present index is better than its estimate, so may others be: only what is worse says
+  // that the estimate is wrong.
+  const EventFacts facts = facts_of(events, false);
+  const Estimate* const own = plan->whole.find(only.choice());
+  const double ns = own == nullptr || own->is_measured ? 0 : measure(only, facts, events.events);
+  if (own != nullptr && ns > kAsExpected * own->ns) {
+    correct(plan->whole, only, ns, facts, events.events);
+  }
+  plan->whole.choice = plan->whole.estimates.front().choice;
+  if (plan->groups.size() == 1) plan->groups = {plan->whole};
+  return plan;
 }
 
 }  // namespace tamis

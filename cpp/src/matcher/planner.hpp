@@ -10,6 +10,9 @@
 //                   │
 //                   ▼
 //     the cheapest engine for each kind, or for all
+//                   │ built over all filters, and timed
+//                   ▼
+//     it stays, unless its estimate was wrong and another is quicker
 //
 // A candidate is an exact engine with a cost model in the table of engines. Trials are timed, since
 // a unit of work is not always the same: a candidate of tuple-key costs 5 ns or, with an area, 60.
@@ -24,6 +27,11 @@
 
 namespace tamis {
 
+// An estimate may be so far from what is found; beyond, what was found counts.
+inline constexpr double kAsExpected = 1.5;
+// An index that takes so many times as much as another would is worth building again.
+inline constexpr double kMuchWorse = 1.5;
+
 struct PlannedSegment {
   std::shared_ptr<const Segment> segment;
   std::shared_ptr<const SegmentPlan> plan;
@@ -37,7 +45,9 @@ double model_ns(const Segment& segment, const SampledEvents& events);
 // The same by the clock.
 double measure_ns(const Segment& segment, const SampledEvents& events);
 // What it would cost if the segment were planned anew. Builds nothing but trials.
-std::shared_ptr<const SegmentPlan> plan_again(const Segment& segment, const SampledEvents& events);
+// `before` is the plan that the segment has, or null.
+std::shared_ptr<const SegmentPlan> plan_again(const Segment& segment, const SegmentPlan* before,
+                                              const SampledEvents& events);
 
 EventFacts facts_of(const SampledEvents& events, bool is_guess);
 // From 0, the same, to 1: how much attributes, positions and uses of events have changed.

@@ -13,10 +13,8 @@
 namespace tamis {
 namespace {
 
-constexpr double kMuchWorse = 1.5;       // than the best plan: worth building an index again
-constexpr double kWorse = 1.05;          // the same for a plan that was a guess, once
+constexpr double kWorse = 1.05;          // instead of kMuchWorse for a plan that was a guess, once
 constexpr double kMaxDifference = 0.2;   // of facts about events that is taken for chance
-constexpr double kAsExpected = 1.5;      // estimate and count may be so far apart
 constexpr std::size_t kLookEvents = 32;  // that are run through the indexes
 constexpr int kLookPause = 50;           // times as long as a look nobody asks for the next one
 constexpr int kOtherLookPause = 2;       // the same where events come in another way, at first
@@ -44,8 +42,9 @@ double times_as_much(const Segment& segment, const SegmentPlan& fresh,
                      const SampledEvents& events) {
   double least_ns = 0;
   if (segment.groups().size() == 1) {
+    const Estimate* const own = fresh.whole.find(segment.choice());
+    if (own != nullptr) return own->ns / fresh.ns();
     for (const Estimate& estimate : fresh.whole.estimates) {
-      if (estimate.choice == segment.choice()) return estimate.ns / fresh.ns();
       if (estimate.choice.engine != segment.choice().engine) continue;
       if (least_ns == 0) least_ns = estimate.ns;  // the first is the least
     }
@@ -72,8 +71,8 @@ bool has_choices_of(const Segment& segment, const SegmentPlan& plan) {
 
 EngineEstimate to_reasons(const Estimate& estimate) {
   const Work& work = estimate.work;
-  EngineEstimate reasons{
-      estimate.choice.engine->name, estimate.choice.parameters, estimate.ns, estimate.n_bytes, {}};
+  EngineEstimate reasons{estimate.choice.engine->name, estimate.choice.parameters, estimate.ns,
+                         estimate.is_measured,         estimate.n_bytes,           {}};
   const std::pair<const char*, double> all[] = {
       {"filters", work.filters},       {"constraints", work.constraints},
       {"candidates", work.candidates}, {"cells", work.cells},
@@ -210,7 +209,7 @@ void Matcher::State::run_look(std::unique_lock<std::mutex>& lock) {
           model_ns(segment, few) < kAsExpected * std::max(plan->model_ns(), plan->seen_ns)) {
         return nullptr;
       }
-      return plan_again(segment, events);
+      return plan_again(segment, plan.get(), events);
     };
     for (const auto& segment : segments) {
       if (!segment->is_planned()) continue;

@@ -105,27 +105,27 @@ bool EngineChoice::can_index(const FilterTable& table, FilterIdx filter) const {
          table.filter(filter).constraints.count <= engine->n_most_constraints;
 }
 
-Group::Group(SegmentFilters filters, EngineChoice choice)
+Group::Group(std::shared_ptr<const SegmentFilters> filters, EngineChoice choice)
     : choice_(std::move(choice)),
       filters_(std::move(filters)),
-      has_repeats_(find_repeats(filters_)),
-      runs_(find_runs(filters_.slot_of.span())) {
-  std::unique_ptr<Index> index = build_index(filters_, choice_);
-  movable_ = as_movable(index.get(), filters_.centres);
+      has_repeats_(find_repeats(*filters_)),
+      runs_(find_runs(filters_->slot_of.span())) {
+  std::unique_ptr<Index> index = build_index(*filters_, choice_);
+  movable_ = as_movable(index.get(), filters_->centres);
   n_built_bytes_ = index->n_bytes();
   index_ = std::move(index);
 }
 
 Group::Group(SegmentFilters filters, EngineChoice choice, std::shared_ptr<const Index> index)
     : choice_(std::move(choice)),
-      filters_(std::move(filters)),
+      filters_(std::make_shared<const SegmentFilters>(std::move(filters))),
       index_(std::move(index)),
       n_built_bytes_(index_->n_bytes()),
-      has_repeats_(find_repeats(filters_)),
-      runs_(find_runs(filters_.slot_of.span())) {}
+      has_repeats_(find_repeats(*filters_)),
+      runs_(find_runs(filters_->slot_of.span())) {}
 
 std::size_t Group::n_table_bytes() const {
-  return table().n_bytes() + filters_.slot_of.n_bytes() + filters_.subscriber_of.n_bytes();
+  return table().n_bytes() + filters_->slot_of.n_bytes() + filters_->subscriber_of.n_bytes();
 }
 
 void Group::save(SectionWriter& sections) const {
@@ -137,8 +137,8 @@ void Group::save(SectionWriter& sections) const {
   FilterTable::for_each_column(
       [&](const std::string& name, const auto& items) { sections.write("table/" + name, items); },
       table());
-  sections.write("slot_of", filters_.slot_of);
-  sections.write("subscriber_of", filters_.subscriber_of);
+  sections.write("slot_of", filters_->slot_of);
+  sections.write("subscriber_of", filters_->subscriber_of);
   PrefixedWriter index_sections(sections, "index/");
   index_->save(index_sections);
 }
@@ -203,13 +203,13 @@ Group::Opened Group::open(const std::shared_ptr<const Image>& image, const std::
   opened.group.image_ = image;
   opened.group.prefix_ = prefix;
   opened.group.is_checked_ = false;
-  if (movable != nullptr && opened.group.filters_.has_moved()) {
+  if (movable != nullptr && opened.group.filters_->has_moved()) {
     opened.group.check();
     Centre centre;
     for (std::size_t filter = 0; filter < opened.group.size(); ++filter) {
       const std::uint32_t slot = opened.group.slot_of()[filter];
       if (filter > 0 && opened.group.slot_of()[filter - 1] == slot) continue;
-      if (opened.group.filters_.centres->read(slot, centre) && movable->can_move(slot)) {
+      if (opened.group.filters_->centres->read(slot, centre) && movable->can_move(slot)) {
         movable->follow(slot, centre.point);
       }
     }
@@ -220,7 +220,7 @@ Group::Opened Group::open(const std::shared_ptr<const Image>& image, const std::
 std::size_t Group::count_subscribers() const {
   std::vector<bool> is_here;
   std::size_t n_all = 0;
-  for (const std::uint32_t subscriber : filters_.subscriber_of.span()) {
+  for (const std::uint32_t subscriber : filters_->subscriber_of.span()) {
     if (subscriber >= is_here.size()) is_here.resize(std::size_t{2} * subscriber + 1);
     if (is_here[subscriber]) continue;
     is_here[subscriber] = true;

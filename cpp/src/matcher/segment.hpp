@@ -73,14 +73,18 @@ struct EngineChoice {
 
 class Group {
  public:
-  Group(SegmentFilters filters, EngineChoice choice);
+  Group(SegmentFilters filters, EngineChoice choice)
+      : Group(std::make_shared<const SegmentFilters>(std::move(filters)), std::move(choice)) {}
+  // Over filters that other groups may have, too.
+  Group(std::shared_ptr<const SegmentFilters> filters, EngineChoice choice);
   // With an index that is there already.
   Group(SegmentFilters filters, EngineChoice choice, std::shared_ptr<const Index> index);
 
   const EngineChoice& choice() const { return choice_; }
   const Engine& engine() const { return *choice_.engine; }
-  const SegmentFilters& filters() const { return filters_; }
-  const FilterTable& table() const { return *filters_.table; }
+  const SegmentFilters& filters() const { return *filters_; }
+  const std::shared_ptr<const SegmentFilters>& shared_filters() const { return filters_; }
+  const FilterTable& table() const { return *filters_->table; }
   const Index& index() const { return *index_; }
   MovableIndex* movable() const { return movable_; }  // the index, for the writer; or null
   // Areas move in the index and in what is beside it on a device; for the writer.
@@ -95,14 +99,14 @@ class Group {
       beside->follow(slot, point);
     }
   }
-  const std::uint32_t* slot_of() const { return filters_.slot_of.data(); }
-  const std::uint32_t* subscriber_of() const { return filters_.subscriber_of.data(); }
+  const std::uint32_t* slot_of() const { return filters_->slot_of.data(); }
+  const std::uint32_t* subscriber_of() const { return filters_->subscriber_of.data(); }
   // Different ones. Counted when it is first asked for.
   std::size_t n_subscribers() const {
     const std::size_t known = n_subscribers_.load(std::memory_order_relaxed);
     return known != 0 ? known : count_subscribers();
   }
-  std::size_t size() const { return filters_.size(); }
+  std::size_t size() const { return filters_->size(); }
   bool has_repeats() const { return has_repeats_; }           // some slot has several filters
   const std::uint64_t* runs() const { return runs_.data(); }  // of slots, for Collector::Setup
   std::size_t n_table_bytes() const;
@@ -152,7 +156,7 @@ class Group {
   std::size_t count_subscribers() const;
 
   EngineChoice choice_;
-  SegmentFilters filters_;
+  std::shared_ptr<const SegmentFilters> filters_;
   std::shared_ptr<const Index> index_;
   MovableIndex* movable_ = nullptr;
   std::size_t n_built_bytes_ = 0;
