@@ -39,9 +39,9 @@ inline const std::string kNumbers[] = {"0",
                                        "9007199254740993",
                                        "9223372036854775807",
                                        "-9223372036854775808"};
-inline const std::string kTexts[] = {"",          "a",         "ab",       "abcdefgh",
-                                     "abcdefghi", "abcdefghj", "abcdefg",  "b",
-                                     "\xC3\xA9",  "zz",        "abcdefgha"};
+inline const std::string kTexts[] = {"",          "a",         "ab",        "abcdefgh",
+                                     "abcdefghi", "abcdefghj", "abcdefg",   "b",
+                                     "\xC3\xA9",  "zz",        "abcdefgha", "ba"};
 inline const std::string kComparisons[] = {"=", "!=", "<", "<=", ">", ">="};
 
 inline std::string quoted(const std::string& text) { return "'" + text + "'"; }

@@ -1,5 +1,6 @@
 // Runs all tests, or those whose name contains an argument; but none whose name contains an
-// argument after a minus: `tamis_tests hem -counters`.
+// argument after a minus: `tamis_tests hem -counters`. `simd=v2` or `simd=avx2` caps the
+// instruction set that they begin with.
 #include <signal.h>
 #include <unistd.h>
 
@@ -7,10 +8,12 @@
 #include <cstring>
 #include <ctime>
 #include <exception>
-#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "check.hpp"
+#include "common/simd.hpp"
 
 namespace tamis::testing {
 
@@ -47,7 +50,11 @@ void report_failure(const char* file, int line, const std::string& what) {
 
 int main(int argc, char** argv) {
   using namespace tamis::testing;
-  const std::span<char*> words(argv + 1, static_cast<std::size_t>(argc - 1));
+  std::vector<std::string_view> words(argv + 1, argv + argc);
+  for (const tamis::SimdLevel level : {tamis::SimdLevel::v2, tamis::SimdLevel::avx2}) {
+    const std::string capped = std::string("simd=") + tamis::simd_level_name(level);
+    if (std::erase(words, capped) > 0) tamis::set_simd_level(level);
+  }
   const auto is_wanted = [&](std::string_view name) {
     bool is_named = false, are_names_given = false;
     for (const std::string_view word : words) {

@@ -406,6 +406,40 @@ TEST(tuple_key_goes_on_where_likely_filters_leave_a_target) {
   }
 }
 
+// Each target has one filter that may match, and fifteen that no event does. Half of the first
+// eight events goes through likely filters: so few go at once.
+TEST(tuple_key_finds_by_likely_filters_what_naive_does_for_every_kind_of_constraint) {
+  constexpr std::size_t kTargets = 64, kNames = 6;
+  const SimdLevel best = simd_level();
+  std::uint64_t n_words = 0, n_found = 0, n_events = 0;
+  for (unsigned seed = 0; seed < 120; ++seed) {
+    Random random(seed);
+    std::vector<std::string> predicates(16 * kTargets);
+    for (std::size_t at = 0; at < predicates.size(); ++at) {
+      const std::string other = std::to_string(at);
+      predicates[at] = at < kTargets
+                           ? random_predicate(random, kNames)
+                           : "a6 = " + other + " AND a7 = " + other + " AND a8 = " + other;
+    }
+    const auto table = table_of(predicates, kNames + 3);
+    const EventBatch events = random_events(random, 8, kNames);
+    const Found expected = answer_of("naive", table, events, {}, kTargets).found;
+    for (const auto& of_event : expected) n_found += of_event.size();
+    n_events += events.size();
+    for (const SimdLevel level : {SimdLevel::v2, SimdLevel::avx2, SimdLevel::avx512}) {
+      if (!has_simd_level(level)) continue;
+      set_simd_level(level);
+      const Answer answer = answer_of("tuple-key", table, events, {}, kTargets);
+      CHECK(answer.found == expected);
+      n_words += answer.counters.bits;
+    }
+  }
+  set_simd_level(best);
+  CHECK(n_words > 0);
+  CHECK(n_found > n_events);
+  CHECK(n_found < kTargets / 2 * n_events);
+}
+
 TEST(tuple_key_opened_from_an_image_answers_as_the_built_one) {
   Random random(3);
   std::vector<std::string> predicates(2000);

@@ -70,14 +70,11 @@ TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table,
   const std::size_t n_copies =
       std::clamp(static_cast<std::size_t>(kMostRecordBytes / std::max(1.0, bytes_of_copy)),
                  std::size_t{1}, n_plans);
-  likely_ = LikelyFilters(planner, encoder.terms(), table_->n_attributes());
-  std::uint64_t n_likely_units = 0;
-  for (const std::uint32_t filter : likely_.filters()) n_likely_units += encoder.size_of(filter);
-  if (n_units * n_copies + n_likely_units >= std::uint64_t{1} << 32) {
+  if (n_units * n_copies >= std::uint64_t{1} << 32) {
     throw ArgumentError("a segment of engine tuple-key must not exceed 32 GiB of records");
   }
   std::vector<std::uint64_t> records;
-  records.reserve(n_units * n_copies + n_likely_units + kRecordPadding / 8);
+  records.reserve(n_units * n_copies + kRecordPadding / 8);
   advise_huge_pages(records.data(), records.capacity() * sizeof records[0]);
   records.resize(records.capacity());
   std::vector<std::uint32_t> record_at(n_filters);
@@ -103,12 +100,7 @@ TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table,
     plans_.back().place_records(order, record_at, at, is_in_order);
     if (each == 0) header_.records_end = at;
   }
-  std::vector<std::uint32_t> places;
-  for (const std::uint32_t filter : likely_.filters()) {
-    places.push_back(at);
-    write(filter);
-  }
-  likely_.place_records(std::move(places));
+  likely_ = LikelyFilters(planner, *table_, ranks_, encoder.terms());
   header_.n_plans = static_cast<std::uint32_t>(plans_.size());
   slots_ = std::move(encoder.slots);
   defaults_ = std::move(encoder.defaults);
@@ -133,7 +125,7 @@ TupleKeyIndex::TupleKeyIndex(std::shared_ptr<const FilterTable> table,
   for (std::uint32_t plan = 0; plan < header_.n_plans; ++plan) {
     plans_.emplace_back(sections, "tuple_key/plan" + std::to_string(plan) + "/");
   }
-  likely_ = LikelyFilters(sections);
+  likely_ = LikelyFilters(sections, table_->n_attributes());
 }
 
 void TupleKeyIndex::save(SectionWriter& sections) const {

@@ -13,7 +13,8 @@ constexpr char kEndMagic[] = "TAMISEND";
 // 2: indexes of tuple-key and block-bitmap have other sections. 3: predicates are packed, number
 // intervals have 20 bytes, ranks have other sections. 4: tuple-key has likely filters.
 // 5: a place of spatial-grid has 64 bytes. 6: guards of tuple-key are in chunks.
-constexpr std::uint32_t kVersion = 6;
+// 7: likely filters of tuple-key are lines.
+constexpr std::uint32_t kVersion = 7;
 constexpr std::size_t kEdgeBytes = 64;  // of the header, of the footer, and between sections
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 

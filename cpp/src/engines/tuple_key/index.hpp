@@ -33,9 +33,9 @@ class TupleKeyIndex final : public Index {
 
   void prepare(const EventBatch& events, TileEvent& event, TupleKeyScratch& scratch) const;
   void prepare_keys(TileEvent& event, TupleKeyScratch& scratch) const;
-  // An event by itself, its likely filters first.
-  void match_likely_first(const EventBatch& events, TileEvent& event, TupleKeyScratch& scratch,
-                          Collector& out, Counters& counters) const;
+  // Adds the likely filters that surely match an event that was begun. False: all targets are
+  // settled.
+  bool match_likely(TupleKeyScratch& scratch, Collector& out, Counters& counters) const;
   void finish_tile(const EventBatch& events, TupleKeyScratch& scratch, Collector& out,
                    Counters& counters) const;
   // An event that was begun.

@@ -85,6 +85,12 @@ struct alignas(64) EventGuards {
   std::uint32_t words[kWords];
 };
 
+// A bit for each of so many likely filters, see likely.hpp.
+inline constexpr std::size_t kLineFilters = 1024;
+struct alignas(64) LikelyLine {
+  std::uint64_t words[kLineFilters / 64];
+};
+
 struct Kernels {
   // Writes the hashes of n_keys keys, and up to 15 more behind them.
   void (*join)(const std::uint32_t* table, const KeyTerms* keys, std::size_t n_keys,
@@ -97,6 +103,10 @@ struct Kernels {
   // end - begin.
   std::size_t (*guard)(const GuardChunk* chunks, std::uint32_t begin, std::uint32_t end,
                        const EventGuards& event, std::uint32_t* out);
+  // Adds the lines of one stage that `idxs` names to the numbers of three bits in `needed`, those
+  // of each filter, and sets the bits of those that come to 8.
+  void (*add_lines)(const LikelyLine* lines, const std::uint32_t* idxs, std::size_t n_idxs,
+                    const LikelyLine* needed, LikelyLine& out);
   // Tests records until all runs are done or hits are full.
   void (*verify8)(Verification& verification);
   void (*verify16)(Verification& verification);

@@ -1,4 +1,5 @@
 // 8 lanes a step; what is read past a record is masked out. See kernels.hpp.
+#include "engines/tuple_key/add_lines.hpp"
 #include "engines/tuple_key/few_lanes.hpp"
 #include "engines/tuple_key/kernels.hpp"
 
@@ -148,8 +149,13 @@ void verify(Verification& state) {
 
 }  // namespace
 
-const Kernels kKernelsAvx2 = {
-    join, probe, guard, verify<std::uint8_t>, verify<std::uint16_t>, verify<std::uint32_t>};
+const Kernels kKernelsAvx2 = {join,
+                              probe,
+                              guard,
+                              add_lines,
+                              verify<std::uint8_t>,
+                              verify<std::uint16_t>,
+                              verify<std::uint32_t>};
 
 }  // namespace tamis::tuple_key
 #endif

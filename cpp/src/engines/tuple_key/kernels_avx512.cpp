@@ -2,6 +2,7 @@
 //
 // Masked forms throughout: GCC 12 warns of its own header in the plain ones. But no compressing
 // stores: Zen 4 takes hundreds of cycles for one, and a few for compressing in a register.
+#include "engines/tuple_key/add_lines.hpp"
 #include "engines/tuple_key/few_lanes.hpp"
 #include "engines/tuple_key/kernels.hpp"
 
@@ -220,8 +221,13 @@ void verify(Verification& state) {
 
 }  // namespace
 
-const Kernels kKernelsAvx512 = {
-    join, probe, guard, verify<std::uint8_t>, verify<std::uint16_t>, verify<std::uint32_t>};
+const Kernels kKernelsAvx512 = {join,
+                                probe,
+                                guard,
+                                add_lines,
+                                verify<std::uint8_t>,
+                                verify<std::uint16_t>,
+                                verify<std::uint32_t>};
 
 }  // namespace tamis::tuple_key
 #endif

@@ -1,4 +1,5 @@
 // Plain C++: a lane at a time, until one fails. See kernels.hpp.
+#include "engines/tuple_key/add_lines.hpp"
 #include "engines/tuple_key/kernels.hpp"
 
 namespace tamis::tuple_key {
@@ -77,6 +78,7 @@ void verify(Verification& state) {
 const Kernels kKernelsV2 = {join,
                             probe,
                             guard,
+                            add_lines,
                             verify<std::uint8_t, kNegated8>,
                             verify<std::uint16_t, kNegated16>,
                             verify<std::uint32_t, kNegated32>};

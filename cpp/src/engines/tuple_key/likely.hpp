@@ -1,21 +1,24 @@
 // The filters of a `tuple-key` index that accept most events.
 //
 // Where an event is delivered to few subscribers, some tens of matches settle them all, and it does
-// not matter which these are. An event then goes through these filters first, and looks up keys
-// only if subscribers are left.
+// not matter which these are. An event then looks at these filters first, without testing any: the
+// ranks of an attribute are divided into cells, and a line of each cell has the bits of filters
+// whose constraint holds for every rank in it. A filter for which as many lines have its bit as it
+// has attributes surely matches. What only may match is left: if subscribers are left, the event
+// looks up its keys as ever.
 //
-//     tiers    the likeliest, those that come next, ...; in each tier a list for each bucket
-//     bucket   of its rarest attribute; several attributes may share one
-//     starts   [n_tiers * n_buckets + 1] where the lists begin
-//     chunks   [(n + 31) / 32] the guards: two more names of each filter, as in kernels.hpp
-//     places   [n] of its record; those are copies in this order
+//     ranks    │ cell 0 │ cell 1 │ … numbers │ … strings │   others have none
+//     lines    [n_stages][n_lines]   a bit for each of 1,024 filters, the likeliest in stage 0
+//     needed   [n_stages][3]         8 - n attributes of each filter, bit by bit: lines are added
+//                                    to it, and what comes to 8 matches; 7 where there is no filter
+//     filters  [n_stages * 1024]
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <vector>
 
+#include "common/ranks.hpp"
 #include "engines/tuple_key/kernels.hpp"
 #include "engines/tuple_key/planner.hpp"
 #include "tamis/column.hpp"
@@ -26,33 +29,55 @@ namespace tamis::tuple_key {
 class LikelyFilters {
  public:
   static constexpr std::size_t kMostTargets = 64;  // that a few matches may settle
+  static constexpr std::uint32_t kNoLine = ~std::uint32_t{0};
 
   LikelyFilters() = default;
   // None where there are few filters anyway.
-  LikelyFilters(const Planner& planner, const FilterTerms& filters, std::size_t n_attributes);
-  explicit LikelyFilters(const SectionReader& sections);
+  LikelyFilters(const Planner& planner, const FilterTable& table, const Ranks& ranks,
+                const FilterTerms& terms);
+  LikelyFilters(const SectionReader& sections, std::size_t n_attributes);
   void save(SectionWriter& sections) const;
 
-  // While building: which they are, in the order of their records, and then where those lie.
-  const std::vector<std::uint32_t>& filters() const { return filters_; }
-  void place_records(std::vector<std::uint32_t> places);
-
-  std::size_t size() const { return places_.size(); }
-  std::size_t n_tiers() const { return (starts_.size() - 1) / n_buckets_; }
-  Run list(std::size_t tier, AttributeId attribute) const {
-    const std::size_t at = tier * n_buckets_ + attribute % n_buckets_;
-    return {starts_[at], starts_[at + 1]};
+  std::size_t n_stages() const { return filters_.size() / kLineFilters; }
+  // Which of a stage's lines a value has.
+  std::uint32_t line_of(AttributeId attribute, std::uint32_t rank) const {
+    return cells_[attribute].line_of(rank);
   }
-  const GuardChunk* chunks() const { return chunks_.data(); }
-  std::uint32_t place(std::size_t at) const { return places_[at]; }
-  std::size_t n_bytes() const { return starts_.n_bytes() + chunks_.n_bytes() + places_.n_bytes(); }
+  const LikelyLine* lines(std::size_t stage) const { return lines_.data() + stage * n_lines_; }
+  const LikelyLine* needed(std::size_t stage) const { return needed_.data() + 3 * stage; }
+  FilterIdx filter(std::size_t stage, std::size_t bit) const {
+    return filters_[stage * kLineFilters + bit];
+  }
+  std::size_t n_bytes() const {
+    return cells_.n_bytes() + lines_.n_bytes() + needed_.n_bytes() + filters_.n_bytes();
+  }
 
  private:
-  std::size_t n_buckets_ = 1;
-  Column<std::uint32_t> starts_;
-  Column<GuardChunk> chunks_;
-  Column<std::uint32_t> places_;
-  std::vector<std::uint32_t> filters_;
+  // How ranks of an attribute become cells: numbers in equal parts, then strings in equal parts.
+  struct Cells {
+    std::uint32_t first_line = kNoLine;  // kNoLine: no likely filter has the attribute
+    std::uint32_t first_string = 0, first_other = 0, n_number_cells = 0;
+    std::uint64_t number_scale = 0, string_scale = 0;  // cells for a rank, times 2^32
+
+    std::uint32_t line_of(std::uint32_t rank) const {
+      if (first_line == kNoLine || rank >= first_other) return kNoLine;
+      if (rank < first_string) {
+        return first_line + static_cast<std::uint32_t>(rank * number_scale >> 32);
+      }
+      return first_line + n_number_cells +
+             static_cast<std::uint32_t>((rank - first_string) * string_scale >> 32);
+    }
+  };
+  void add_cells(const Ranks& ranks, const std::vector<bool>& is_used, std::uint32_t n_most_cells);
+  void add_lines(const FilterTable& table, const Ranks& ranks,
+                 const std::vector<FilterIdx>& filters, std::size_t n_stages);
+  std::vector<RankInterval> ranks_of_lines() const;
+
+  std::uint32_t n_lines_ = 0;  // of a stage
+  Column<Cells> cells_;        // [n_attributes]
+  Column<LikelyLine> lines_;
+  Column<LikelyLine> needed_;
+  Column<FilterIdx> filters_;
 };
 
 // Are they worth a look? Both ways are tried on a few events now and then, by the work they count,

@@ -1,5 +1,6 @@
 // Matches events by the keys of an index of tuple-key.
 #include <algorithm>
+#include <bit>
 
 #include "common/simd.hpp"
 #include "engines/tuple_key/index.hpp"
@@ -13,7 +14,6 @@ constexpr std::size_t kTileKeys = 256;
 constexpr std::size_t kMostTiledKeys = 1024;  // an event with more is matched alone
 constexpr std::size_t kTileEvents = 16;
 constexpr std::uint32_t kGuardedStep = 256;  // filters whose guards are tested in one go
-constexpr std::size_t kLikelyRuns = 32;      // of an event that are tested together
 constexpr std::size_t kFewKeys = 8;          // that are compared each with each
 constexpr std::size_t kListsAhead = 8;  // fetched, of a plan whose records lie in another order
 // The same of lists with guards, which are read sooner than memory brings them.
@@ -36,11 +36,13 @@ const Kernels& best_kernels() {
   return kKernelsV2;
 }
 
-// Roughly, to compare two ways through an event: a key, a filter behind guards, a record.
+// Roughly, to compare two ways through an event: a key, a filter behind guards, a record, a word
+// of lines.
 double work_ns(const Counters& before, const Counters& after) {
   return 2.0 * static_cast<double>(after.cells - before.cells) +
          0.2 * static_cast<double>(after.filters - before.filters) +
-         8.0 * static_cast<double>(after.candidates - before.candidates);
+         8.0 * static_cast<double>(after.candidates - before.candidates) +
+         0.2 * static_cast<double>(after.bits - before.bits);
 }
 
 }  // namespace
@@ -51,8 +53,8 @@ std::unique_ptr<Scratch> TupleKeyIndex::make_scratch() const {
   scratch->keys.resize(kTileKeys + kMostTiledKeys + 16);
   scratch->found.resize(kTileKeys + kMostTiledKeys + 17);
   scratch->hits.resize(kMostHits);
-  if (likely_.size() > 0 || std::any_of(plans_.begin(), plans_.end(),
-                                        [](const KeyIndex& plan) { return plan.has_guards(); })) {
+  if (std::any_of(plans_.begin(), plans_.end(),
+                  [](const KeyIndex& plan) { return plan.has_guards(); })) {
     scratch->event_guards = std::make_unique<EventGuards>();
     scratch->add_no_guard();
   }
@@ -292,47 +294,27 @@ void TupleKeyIndex::finish_tile(const EventBatch& events, TupleKeyScratch& scrat
   scratch.tile.clear();
 }
 
-void TupleKeyIndex::match_likely_first(const EventBatch& events, TileEvent& event,
-                                       TupleKeyScratch& scratch, Collector& out,
-                                       Counters& counters) const {
-  out.begin_event();
-  load_ranks(event, scratch);
-  event.guards_begin = scratch.guards.size();
+bool TupleKeyIndex::match_likely(TupleKeyScratch& scratch, Collector& out,
+                                 Counters& counters) const {
+  scratch.likely_lines.clear();
   for (const auto& [attribute, rank] : scratch.attributes) {
-    scratch.guards.push_back(guard_of(presence_hash(attribute)));
+    const std::uint32_t line = likely_.line_of(attribute, rank);
+    if (line != LikelyFilters::kNoLine) scratch.likely_lines.push_back(line);
   }
-  event.guards_end = scratch.guards.size();
-  scratch.load_guards(event);
-  bool goes_on = true, has_values = false;
-  scratch.runs.clear();
-  const auto flush = [&] {
-    goes_on = verify(events, event, scratch.runs.data(), scratch.runs.size(), scratch, out,
-                     has_values, counters);
-    scratch.runs.clear();
-  };
-  for (std::size_t tier = 0; goes_on && tier < likely_.n_tiers(); ++tier) {
-    for (const auto& [attribute, rank] : scratch.attributes) {
-      const Run list = likely_.list(tier, attribute);
-      for (std::uint32_t begin = list.begin; goes_on && begin < list.end; begin += kGuardedStep) {
-        const std::uint32_t end = std::min(list.end, begin + kGuardedStep);
-        const std::size_t n_passed = scratch.kernels->guard(
-            likely_.chunks(), begin, end, *scratch.event_guards, scratch.passed.data());
-        counters.filters += end - begin - n_passed;
-        for (std::size_t at = 0; at < n_passed; ++at) {
-          const std::uint32_t place = likely_.place(scratch.passed[at]);
-          scratch.runs.push_back({place, place + 1});
-        }
-        if (scratch.runs.size() >= kLikelyRuns) flush();
+  for (std::size_t stage = 0; stage < likely_.n_stages(); ++stage) {
+    LikelyLine found;
+    scratch.kernels->add_lines(likely_.lines(stage), scratch.likely_lines.data(),
+                               scratch.likely_lines.size(), likely_.needed(stage), found);
+    counters.bits += scratch.likely_lines.size() * std::size(found.words);
+    for (std::size_t word = 0; word < std::size(found.words); ++word) {
+      for (std::uint64_t bits = found.words[word]; bits != 0; bits &= bits - 1) {
+        const auto bit = static_cast<std::size_t>(std::countr_zero(bits));
+        out.add(likely_.filter(stage, 64 * word + bit));
       }
-      if (!goes_on) break;
+      if (out.has_all()) return false;
     }
-    if (goes_on) flush();
   }
-  scratch.unload_guards(event);
-  unload_ranks(event, scratch);
-  if (!goes_on) return;
-  prepare_keys(event, scratch);
-  match_alone(events, event, scratch, out, counters);
+  return true;
 }
 
 // An event with many keys, or one that tests all records.
@@ -410,8 +392,8 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
     scratch.guards.clear();
     n_keys = 0;
   };
-  const bool may_settle =
-      likely_.size() > 0 && out.can_repeat() && out.n_reachable() <= LikelyFilters::kMostTargets;
+  const bool may_settle = likely_.n_stages() > 0 && out.can_repeat() &&
+                          out.n_reachable() <= LikelyFilters::kMostTargets;
   LikelyOrNot& likely_or_not = scratch.likely_or_not;
   for (std::size_t each = begin; each < end; ++each) {
     TileEvent event;
@@ -421,10 +403,8 @@ void TupleKeyIndex::match(const EventBatch& events, std::size_t begin, std::size
       begin_tile();
       const Counters before = counters;
       prepare(events, event, scratch);
-      if (likely_or_not.takes_likely()) {
-        match_likely_first(events, event, scratch, out, counters);
-      } else {
-        out.begin_event();
+      out.begin_event();
+      if (!likely_or_not.takes_likely() || match_likely(scratch, out, counters)) {
         prepare_keys(event, scratch);
         match_alone(events, event, scratch, out, counters);
       }

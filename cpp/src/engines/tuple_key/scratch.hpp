@@ -103,6 +103,7 @@ class TupleKeyScratch final : public Scratch {
   std::vector<std::uint64_t> hits;
   const Kernels* kernels = nullptr;  // of this call
   LikelyOrNot likely_or_not;
+  std::vector<std::uint32_t> likely_lines;  // of one event
 
   void load_guards(const TileEvent& event) {
     for (std::size_t at = event.guards_begin; at < event.guards_end; ++at) {
