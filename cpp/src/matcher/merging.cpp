@@ -53,7 +53,7 @@ std::vector<std::shared_ptr<const Segment>> Matcher::State::choose_merge() const
     chosen.push_back(indexed[at]);
     n_chosen += indexed[at]->size();
   }
-  if (n_flushing_ > 0 && !small_merger_.is_busy) {
+  if (n_flushing_ > 0) {
     // As many of the smallest as that the largest of them is not much larger than the others.
     const std::size_t n_taken = chosen.size() - (free.size() - indexed.size());
     std::size_t n_joined = n_taken, n_before = n_chosen;
