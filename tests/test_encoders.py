@@ -560,6 +560,28 @@ def test_tables_without_rows_or_columns() -> None:
     assert found(matcher.match_many([{}, {}])) == [{0}] * 2
 
 
+class OddName(str):
+    """A name that a dict holds beside another of the same text."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def test_an_attribute_may_not_come_twice_from_a_dict() -> None:
+    event = {OddName("x"): 1, "x": 2}
+    m = matcher_of("x = 1")
+    for call in (m.match, lambda event: m.match_many([event])):
+        with pytest.raises(tamis.EventError, match="attribute 'x' must come once in an event, not"):
+            call(event)
+    assert answers("y = 1", [event]) == [False]  # nobody asks for x
+    assert answers("x = 1", [{OddName("x"): 1}]) == [True]
+
+
 def test_a_column_may_not_stand_twice() -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
     with pytest.raises(tamis.EventError, match="'x'"):

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "cuda/device.hpp"
 #include "encode/arrow_abi.h"
@@ -51,6 +52,23 @@ EventValue to_value(std::string_view name, nb::handle object, EventBatch& batch,
   return to_value(name, coerce(name, object), batch, true);
 }
 
+// Does reading such a value call Python code?
+bool is_plain(PyObject* value) {
+  return PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyUnicode_CheckExact(value) ||
+         PyBool_Check(value) || value == Py_None;
+}
+
+// Engines count on attributes that come once in an event.
+void check_once(const EventBatch& batch, std::size_t begin, const Names& names) {
+  std::vector<AttributeId> ids(batch.attributes.begin() + static_cast<std::ptrdiff_t>(begin),
+                               batch.attributes.end());
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice == ids.end()) return;
+  throw EventError("attribute " + in_quotes(names.name(*twice)) +
+                   " must come once in an event, not twice");
+}
+
 double to_coordinate(nb::handle value, const char* what) {
   if (value.is_none()) return std::numeric_limits<double>::quiet_NaN();
   if (PyFloat_CheckExact(value.ptr())) return PyFloat_AS_DOUBLE(value.ptr());
@@ -79,6 +97,10 @@ void encode_dict(nb::handle event, const Names& names, EventBatch& batch) {
   Py_ssize_t at = 0;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
+  const std::size_t begin = batch.attributes.size();
+  // Keys of a dict are different; as texts, too, unless a subclass of str says otherwise or Python
+  // code changes the dict meanwhile.
+  bool may_repeat = false;
   while (PyDict_Next(dict, &at, &key, &value)) {
     if (!PyUnicode_Check(key)) {
       throw EventError("the name of an attribute must be a str, not " +
@@ -87,12 +109,14 @@ void encode_dict(nb::handle event, const Names& names, EventBatch& batch) {
     const std::string_view name = utf8_of<EventError>(key, "the name of an attribute");
     const AttributeId attribute = names.find(name);
     if (attribute == kNoAttribute) continue;
+    may_repeat |= !PyUnicode_CheckExact(key) || !is_plain(value);
     // An uncommon value calls Python code, which may change the dict: hold what is used.
     const nb::object kept_key = nb::borrow(key);
     const nb::object kept_value = nb::borrow(value);
     const EventValue encoded = to_value(name, kept_value, batch, false);
     if (encoded.kind != Kind::absent) batch.add(attribute, encoded);
   }
+  if (may_repeat) check_once(batch, begin, names);
 }
 
 std::optional<std::pair<double, double>> to_position(nb::handle at) {

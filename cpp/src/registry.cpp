@@ -35,12 +35,23 @@ std::string always_available() { return {}; }
 
 // What the planner reckons with: docs/planner.md says how these were fitted.
 constexpr double kEventAttributes = std::numeric_limits<double>::quiet_NaN();
-constexpr CostModel kTupleKeyCosts[] = {
-    {.near = {.number = 17, .string = 68, .match = 4, .constraint = 0.2, .candidate = 5, .cell = 3},
-     .far = {.number = 26, .string = 100, .match = 6, .constraint = 1, .candidate = 20, .cell = 7},
-     .settling = 0.25,
-     .parameter = "event_attributes",
-     .value = kEventAttributes}};
+constexpr CostModel kTupleKeyCosts[] = {{.near = {.number = 17,
+                                                  .string = 68,
+                                                  .match = 4,
+                                                  .constraint = 0.2,
+                                                  .candidate = 5,
+                                                  .cell = 3,
+                                                  .bit = 0.25},
+                                         .far = {.number = 26,
+                                                 .string = 100,
+                                                 .match = 6,
+                                                 .constraint = 1,
+                                                 .candidate = 20,
+                                                 .cell = 7,
+                                                 .bit = 0.5},
+                                         .settling = 0.25,
+                                         .parameter = "event_attributes",
+                                         .value = kEventAttributes}};
 constexpr CostModel kBlockBitmapCosts[] = {
     {.near = {.event = 50, .number = 9, .string = 70, .match = 6, .candidate = 12, .cell = 7},
      .far = {.event = 50, .number = 14, .string = 100, .match = 9, .candidate = 60, .cell = 11},

@@ -406,38 +406,119 @@ TEST(tuple_key_goes_on_where_likely_filters_leave_a_target) {
   }
 }
 
-// Each target has one filter that may match, and fifteen that no event does. Half of the first
-// eight events goes through likely filters: so few go at once.
-TEST(tuple_key_finds_by_likely_filters_what_naive_does_for_every_kind_of_constraint) {
-  constexpr std::size_t kTargets = 64, kNames = 6;
+// Answers of eight events, of which half goes through likely filters, at every SIMD level.
+// `n_words` counts what was read of lines.
+void check_likely(const std::vector<std::string>& predicates, std::size_t n_names,
+                  const EventBatch& events, std::size_t n_targets, std::uint64_t& n_words,
+                  std::uint64_t& n_found) {
   const SimdLevel best = simd_level();
-  std::uint64_t n_words = 0, n_found = 0, n_events = 0;
-  for (unsigned seed = 0; seed < 120; ++seed) {
-    Random random(seed);
-    std::vector<std::string> predicates(16 * kTargets);
-    for (std::size_t at = 0; at < predicates.size(); ++at) {
-      const std::string other = std::to_string(at);
-      predicates[at] = at < kTargets
-                           ? random_predicate(random, kNames)
-                           : "a6 = " + other + " AND a7 = " + other + " AND a8 = " + other;
-    }
-    const auto table = table_of(predicates, kNames + 3);
-    const EventBatch events = random_events(random, 8, kNames);
-    const Found expected = answer_of("naive", table, events, {}, kTargets).found;
-    for (const auto& of_event : expected) n_found += of_event.size();
-    n_events += events.size();
-    for (const SimdLevel level : {SimdLevel::v2, SimdLevel::avx2, SimdLevel::avx512}) {
-      if (!has_simd_level(level)) continue;
-      set_simd_level(level);
-      const Answer answer = answer_of("tuple-key", table, events, {}, kTargets);
-      CHECK(answer.found == expected);
-      n_words += answer.counters.bits;
-    }
+  const auto table = table_of(predicates, n_names);
+  CHECK_EQ(events.size(), std::size_t{4});
+  const Found expected = answer_of("naive", table, events, {}, n_targets).found;
+  for (const auto& of_event : expected) n_found += of_event.size();
+  for (const SimdLevel level : {SimdLevel::v2, SimdLevel::avx2, SimdLevel::avx512}) {
+    if (!has_simd_level(level)) continue;
+    set_simd_level(level);
+    const Answer answer = answer_of("tuple-key", table, events, {}, n_targets);
+    CHECK(answer.found == expected);
+    n_words += answer.counters.bits;
   }
   set_simd_level(best);
+}
+
+std::string unlikely(std::size_t number) {
+  const std::string value = std::to_string(number);
+  return "a6 = " + value + " AND a7 = " + value + " AND a8 = " + value;
+}
+
+// Each target has one filter that may match, and fifteen that no event does.
+TEST(tuple_key_finds_by_likely_filters_what_naive_does_for_every_kind_of_constraint) {
+  constexpr std::size_t kTargets = 64;
+  constexpr unsigned kSeeds = 120;
+  std::uint64_t n_words = 0, n_found = 0;
+  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+    Random random(seed);
+    std::vector<std::string> predicates;
+    for (std::size_t at = 0; at < kTargets; ++at) predicates.push_back(random_predicate(random, 6));
+    for (std::size_t at = kTargets; at < 16 * kTargets; ++at) predicates.push_back(unlikely(at));
+    check_likely(predicates, 9, random_events(random, 4, 6), kTargets, n_words, n_found);
+  }
   CHECK(n_words > 0);
-  CHECK(n_found > n_events);
-  CHECK(n_found < kTargets / 2 * n_events);
+  CHECK(n_found > 4 * kSeeds);
+  CHECK(n_found < 4 * kSeeds * kTargets / 2);
+}
+
+// Of one to nine attributes, some of which events lack: seven is the most that lines count.
+TEST(tuple_key_counts_the_attributes_of_likely_filters) {
+  constexpr std::size_t kTargets = 64, kNames = 10;
+  constexpr unsigned kSeeds = 40;
+  std::uint64_t n_words = 0, n_found = 0;
+  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+    Random random(seed);
+    std::vector<AttributeId> names(kNames);
+    std::iota(names.begin(), names.end(), AttributeId{0});
+    std::vector<std::string> predicates;
+    for (std::size_t at = 0; at < 16 * kTargets; ++at) {
+      std::shuffle(names.begin(), names.end(), random);
+      std::string& text = predicates.emplace_back();
+      for (std::size_t each = 0; each <= at % 9; ++each) {
+        const bool is_rare = at >= kTargets;
+        text += (each == 0 ? "a" : " AND a") + std::to_string(names[each]) +
+                (is_rare ? " = " : " != ") + std::to_string(below(random, is_rare ? 100 : 4));
+      }
+    }
+    EventBatch events;
+    events.n_known = kNames;
+    for (std::size_t event = 0; event < 4; ++event) {
+      for (AttributeId name = 0; name < kNames; ++name) {
+        if (below(random, 3) == 0) continue;
+        events.add(name, EventValue::of(static_cast<std::int64_t>(below(random, 8)) - 2));
+      }
+      events.end_event();
+    }
+    check_likely(predicates, kNames, events, kTargets, n_words, n_found);
+  }
+  CHECK(n_words > 0);
+  CHECK(n_found > 4 * kSeeds);
+  CHECK(n_found < 4 * kSeeds * kTargets / 2);
+}
+
+// The likeliest 1,024 filters accept all values but that which every event has; those of the next
+// stage are left.
+TEST(tuple_key_goes_through_all_stages_of_likely_filters) {
+  constexpr std::size_t kTargets = 64, kWide = 1024;
+  constexpr unsigned kSeeds = 6;
+  std::uint64_t n_words = 0, n_found = 0;
+  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+    Random random(seed);
+    std::vector<std::string> predicates;
+    for (std::size_t at = 0; at < kTargets; ++at) {
+      const auto near = [&] { return std::to_string(below(random, 10)); };
+      predicates.push_back("a0 > " + near() + " AND a1 < " + near() + " AND a2 != " + near());
+    }
+    for (std::size_t at = 0; at < kWide; ++at) {
+      predicates.push_back("a" + std::to_string(9 + at % 32) + " != 5");
+    }
+    while (predicates.size() < 16 * (kWide + kTargets)) {
+      predicates.push_back(unlikely(predicates.size()));
+    }
+    EventBatch events;
+    events.n_known = 41;
+    for (std::size_t event = 0; event < 4; ++event) {
+      for (AttributeId name = 0; name < 3; ++name) {
+        events.add(name, EventValue::of(static_cast<std::int64_t>(below(random, 10))));
+      }
+      for (AttributeId name = 9; name < 41; ++name) {
+        events.add(name, EventValue::of(std::int64_t{5}));
+      }
+      events.end_event();
+    }
+    check_likely(predicates, 41, events, kTargets, n_words, n_found);
+  }
+  // Four events of 35 attributes, 16 words a line: more than one stage.
+  CHECK(n_words > kSeeds * 4 * 35 * 16);
+  CHECK(n_found > kSeeds * 4);
+  CHECK(n_found < kSeeds * 4 * kTargets / 2);
 }
 
 TEST(tuple_key_opened_from_an_image_answers_as_the_built_one) {

@@ -274,8 +274,8 @@ void Matcher::State::run_merger() {
   std::unique_lock lock(writer_);
   for (;;) {
     wake_merger_.wait(lock, [this] {
-      return is_closing_ || (has_merge_to_do() && !merge_error_) || wants_checkpoint() ||
-             is_look_asked_;
+      if (is_closing_ || must_wait_for_small_merge()) return is_closing_;
+      return (has_merge_to_do() && !merge_error_) || wants_checkpoint() || is_look_asked_;
     });
     if (is_closing_) return;
     if (is_look_asked_) {
@@ -321,14 +321,16 @@ void Matcher::State::run_small_merger() {
 void Matcher::State::flush() {
   std::unique_lock lock(writer_);
   wait_until_merged(lock);
-  if (merge_error_) std::rethrow_exception(std::exchange(merge_error_, nullptr));
+  if (!merge_error_) return;
+  wake_merger();  // it rests after an error, and others may wait for it, too
+  std::rethrow_exception(std::exchange(merge_error_, nullptr));
 }
 
 void Matcher::State::wait_until_merged(std::unique_lock<std::mutex>& lock) {
   merge_error_ = nullptr;
-  ++n_flushing_;
   seal_delta();
   publish();
+  ++n_flushing_;
   const auto is_idle = [this] {
     return merge_error_ || (!has_merge_to_do() && !is_merging() && !is_look_asked_);
   };

@@ -234,9 +234,6 @@ class Matcher::State {
   void publish();
   // Beside merges that are under way.
   bool has_merge_to_do() const {
-    // Somebody waits for all of it: what a small merge is making is merged with the rest, or it
-    // would stay beside a segment many times its size.
-    if (n_flushing_ > 0 && small_merger_.is_busy) return false;
     if ((has_many_dead() && !small_merger_.is_busy) || is_delta_large()) return true;
     if (n_flushing_ > 0 && choose_merge().size() > 1) return true;
     std::size_t n_free = 0;
@@ -245,6 +242,9 @@ class Matcher::State {
                                   is_worn(segment) || is_stale(segment));
     });
   }
+  // Somebody waits for all of it: what a small merge is making is merged with the rest, or it would
+  // stay beside a segment many times its size.
+  bool must_wait_for_small_merge() const { return n_flushing_ > 0 && small_merger_.is_busy; }
   bool is_delta_large() const {
     return delta_ != nullptr && delta_->filters().size() >= kLargeDeltaFilters;
   }

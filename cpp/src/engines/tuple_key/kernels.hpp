@@ -1,12 +1,13 @@
-// The inner loops of `tuple-key`, once for each instruction set: testing keys in a bitmap, and
-// testing records.
+// The inner loops of `tuple-key`, once for each instruction set: testing keys in a bitmap, testing
+// guards and records, and adding lines of likely filters.
 //
 //     kernels_v2.cpp      x86-64-v2; plain C++ on every other machine
 //     kernels_avx2.cpp    + AVX2, BMI
 //     kernels_avx512.cpp  + AVX-512 F, BW, VL, DQ
 //
-// As with common/simd.hpp, those files include this header and <immintrin.h> alone, and nothing
-// here is inline: of an inline function the linker keeps one copy for everybody.
+// As with common/simd.hpp, those files include this header, <immintrin.h> and headers that have
+// all in a namespace without a name (few_lanes.hpp, add_lines.hpp), and nothing here is inline: of
+// an inline function the linker keeps one copy for everybody.
 //
 // A record, in units of 8 bytes; Lane is the least of u8, u16 and u32 that slots and ranks fit:
 //

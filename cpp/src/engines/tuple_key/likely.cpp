@@ -84,18 +84,28 @@ void set_bit(LikelyLine& line, std::size_t bit) {
 LikelyFilters::LikelyFilters(const Planner& planner, const FilterTable& table, const Ranks& ranks,
                              const FilterTerms& terms) {
   std::vector<FilterIdx> filters = find_likely(planner, table, terms);
-  std::vector<bool> is_used(table.n_attributes());
-  for (const FilterIdx filter : filters) {
-    for (const FilterTerm& term : terms[filter]) is_used[term.attribute] = true;
-  }
+  // As many filters as memory has room for, in cells as fine as it allows.
   const std::size_t n_room = kMostBytes * table.n_constraints() / sizeof(LikelyLine);
   std::size_t n_stages = (filters.size() + kLineFilters - 1) / kLineFilters;
-  for (std::uint32_t n_cells = kMostCells; n_cells >= kLeastCells; n_cells /= 2) {
-    add_cells(ranks, is_used, n_cells);
-    if (n_stages * n_lines_ <= n_room) break;
+  const auto fits = [&] {
+    std::vector<bool> is_used(table.n_attributes());
+    for (const FilterIdx filter : filters) {
+      for (const FilterTerm& term : terms[filter]) is_used[term.attribute] = true;
+    }
+    for (std::uint32_t n_cells = kMostCells; n_cells >= kLeastCells; n_cells /= 2) {
+      add_cells(ranks, is_used, n_cells);
+      if (n_stages * n_lines_ <= n_room) return true;
+    }
+    return false;
+  };
+  while (n_stages > 0 && !fits()) {
+    n_stages /= 2;
+    filters.resize(n_stages * kLineFilters);
   }
-  n_stages = std::min(n_stages, n_room / std::max<std::size_t>(1, n_lines_));
-  filters.resize(std::min(filters.size(), n_stages * kLineFilters));
+  if (n_stages == 0) {
+    cells_ = {};
+    return;
+  }
   add_lines(table, ranks, filters, n_stages);
   std::vector<LikelyLine> needed(3 * n_stages);
   for (std::size_t at = 0; at < n_stages * kLineFilters; ++at) {
@@ -184,12 +194,12 @@ LikelyFilters::LikelyFilters(const SectionReader& sections, std::size_t n_attrib
       lines_(sections.column<LikelyLine>("tuple_key/likely_lines")),
       needed_(sections.column<LikelyLine>("tuple_key/likely_needed")),
       filters_(sections.column<FilterIdx>("tuple_key/likely_filters")) {
+  if (n_stages() == 0) return;
   if (cells_.size() != n_attributes || filters_.size() != n_stages() * kLineFilters ||
-      needed_.size() != 3 * n_stages() ||
-      (n_stages() == 0 ? !lines_.empty() : lines_.size() % n_stages() != 0)) {
+      needed_.size() != 3 * n_stages() || lines_.size() % n_stages() != 0) {
     throw Error("the likely filters of engine tuple-key must be those of its index");
   }
-  if (n_stages() > 0) n_lines_ = static_cast<std::uint32_t>(lines_.size() / n_stages());
+  n_lines_ = static_cast<std::uint32_t>(lines_.size() / n_stages());
 }
 
 void LikelyFilters::save(SectionWriter& sections) const {

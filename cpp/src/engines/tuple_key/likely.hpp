@@ -5,7 +5,8 @@
 // ranks of an attribute are divided into cells, and a line of each cell has the bits of filters
 // whose constraint holds for every rank in it. A filter for which as many lines have its bit as it
 // has attributes surely matches. What only may match is left: if subscribers are left, the event
-// looks up its keys as ever.
+// looks up its keys as ever. Filters of more than seven attributes, or with more to them than
+// constraints that need an attribute's rank, are never among them.
 //
 //     ranks    │ cell 0 │ cell 1 │ … numbers │ … strings │   others have none
 //     lines    [n_stages][n_lines]   a bit for each of 1,024 filters, the likeliest in stage 0

@@ -104,6 +104,7 @@ class TupleKeyScratch final : public Scratch {
   const Kernels* kernels = nullptr;  // of this call
   LikelyOrNot likely_or_not;
   std::vector<std::uint32_t> likely_lines;  // of one event
+  std::size_t n_likely_stages = 0;          // that the last event read
 
   void load_guards(const TileEvent& event) {
     for (std::size_t at = event.guards_begin; at < event.guards_end; ++at) {
