@@ -190,6 +190,28 @@ def test_what_a_call_changed_is_seen_by_the_next_match_of_any_thread() -> None:
     assert list(matcher) == ["other"]
 
 
+def test_an_index_that_cannot_be_built_is_told_to_everybody_who_waits_for_it() -> None:
+    """The first to be told takes the error away; the others are told by the next try."""
+    # Such a number of groups is refused when the index is built.
+    matcher = tamis.Matcher(engine="tuple-key", parameters={"groups": 1.5})
+    matcher.subscribe_many({"id": list(range(5000)), "predicate": ["x > 1"] * 5000})
+    errors: list[Exception] = []
+
+    def flush() -> None:
+        try:
+            matcher.flush()
+        except tamis.ArgumentError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=flush, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert ["groups" in str(error) for error in errors] == [True] * 4
+    assert len(matcher.match({"x": 2})) == 5000  # nothing is lost
+
+
 def test_many_threads_share_the_pool() -> None:
     matcher = tamis.Matcher(threads=2)
     matcher.subscribe_many(
